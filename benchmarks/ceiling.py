@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from slipstream.client.throughput import Publishing, Receiving
+from slipstream.client.throughput import PublishLoad, Receiving
 from slipstream.client.workers import run_together
 
 __all__ = ["Ceiling", "measure_ceiling"]
@@ -33,7 +33,7 @@ class Ceiling:
 def measure_ceiling(messages: int = 5_000_000) -> Ceiling:
     """Measure both directions."""
     with _peer(_sink, messages) as url:
-        job = Publishing(url=url, subjects=(("bench.one",),), messages=messages, size=SIZE)
+        job = PublishLoad(url=url, subjects=(("bench.one",),), messages=messages, size=SIZE)
         (published,) = run_together([job])
     with _peer(_source, messages) as url:
         (received,) = run_together([Receiving(url=url, subjects=(("bench.one",),), messages=messages)])

@@ -20,7 +20,7 @@ from benchmarks.servers import Server, ServerFailed
 from slipstream.client.load import Runner, percentile
 from slipstream.client.options import ClientTimeout
 from slipstream.client.roundtrip import Replying, Requesting
-from slipstream.client.throughput import Publishing, Receiving
+from slipstream.client.throughput import PublishLoad, Receiving
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
 
@@ -85,7 +85,7 @@ def _reaches(here: Server, listening: WireClient, subject: str) -> float:
 class Patient:
     """A job that begins when what the others subscribed to is known at all servers."""
 
-    job: Publishing | Requesting
+    job: PublishLoad | Requesting
 
     def prepare(self) -> Runner:
         """Connect, and let others have their time."""
@@ -97,7 +97,7 @@ class Patient:
 def _deliver(servers: list[Server], receivers: list[Server], messages: int) -> float:
     """Messages a second: published at the first, received at others, one connection each."""
     jobs = [Receiving(url=one.url, subjects=(("bench.far",),), messages=messages) for one in receivers]
-    publishing = Publishing(url=servers[0].url, subjects=(("bench.far",),), messages=messages, size=SIZE)
+    publishing = PublishLoad(url=servers[0].url, subjects=(("bench.far",),), messages=messages, size=SIZE)
     *received, published = run_together([*jobs, Patient(job=publishing)])
     if any(one.messages != messages for one in received):
         raise MessagesMissing(f"{[one.messages for one in received]} messages came instead of {messages} each")

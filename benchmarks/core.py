@@ -16,7 +16,7 @@ from benchmarks.scenario import Bar, Claim, Latency, MessagesMissing, Row, Scale
 from benchmarks.servers import Server
 from slipstream.client.load import percentile
 from slipstream.client.roundtrip import Replying, Requesting
-from slipstream.client.throughput import Publishing, Receiving
+from slipstream.client.throughput import PublishLoad, Receiving
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
 
@@ -67,7 +67,7 @@ class WildcardCost:
 
 def publish(url: str, *, messages: int, size: int = SIZE, subjects: Sequence[str] = ("bench.publish",)) -> Throughput:
     """One connection publishes, nobody subscribes; the time ends with the server's PONG."""
-    (tally,) = run_together([Publishing(url=url, subjects=(tuple(subjects),), messages=messages, size=size)])
+    (tally,) = run_together([PublishLoad(url=url, subjects=(tuple(subjects),), messages=messages, size=size)])
     return _throughput(tally.messages, tally.payload_bytes, tally.started_ns, tally.ended_ns)
 
 
@@ -85,7 +85,7 @@ def deliver(url: str, *, publishing: Subjects, receiving: Subjects, messages: in
         MessagesMissing: another number of messages came than was published.
     """
     receiver = Receiving(url=url, subjects=receiving, messages=messages)
-    publisher = Publishing(url=url, subjects=publishing, messages=messages, size=size)
+    publisher = PublishLoad(url=url, subjects=publishing, messages=messages, size=size)
     received, published = run_together([receiver, publisher])
     expected = messages * len(receiving)
     if received.messages != expected or received.payload_bytes != expected * size:
@@ -130,7 +130,7 @@ def wildcard_cost(
     """
     messages = max(messages // rotation, 1) * rotation
     subjects = _rotation(rotation, subscriptions)
-    publisher = Publishing(url=url, subjects=(subjects,), messages=messages, size=size)
+    publisher = PublishLoad(url=url, subjects=(subjects,), messages=messages, size=size)
     (alone,) = run_together([publisher])
     matching = messages // rotation * len(range(0, rotation, MATCHING_EVERY))
     receiver = Receiving(url=url, subjects=(_wildcards(subscriptions),), messages=matching)

@@ -28,7 +28,7 @@ from slipstream.config import (
 from slipstream.config import account_options as accounts
 from slipstream.config import jetstream_options as jetstream
 from slipstream.config import listener_options as listeners
-from slipstream.config.checker import Key, Table
+from slipstream.config.checker import Key, KeyTable
 from slipstream.config.durations import format_duration
 from slipstream.config.options import Options, ResolverOptions
 from slipstream.config.record import Record
@@ -77,7 +77,7 @@ is a valid configuration. An unknown key is an error with its file, line and col
 
 class _Block(NamedTuple):
     title: str
-    table: Table
+    table: KeyTable
     record: type[Record] | None  # where defaults come from
     text: str = ""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slipstream.jetstream.backup.archive import MAGIC, Entry, encode_entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, encode_entry
 from slipstream.kernels.bulk.bulkscan import encode_message
 from slipstream.kernels.log.record import StoredMessage
 from support.consumer_oracle import ListeningOracle
@@ -91,8 +91,8 @@ def restores(tenant: Tenant) -> None:
             continue
         writer = S2Writer()
         noise = os.urandom(256 * 1024)
-        entries = [Entry(b"state.json", 1, payload=b"{}")]
-        entries += [Entry(f"{name}.x".encode(), 1, seq, b"", noise) for seq in range(1, 33)]
+        entries = [ArchiveEntry(b"state.json", 1, payload=b"{}")]
+        entries += [ArchiveEntry(f"{name}.x".encode(), 1, seq, b"", noise) for seq in range(1, 33)]
         data = writer.write(MAGIC + b"".join(map(encode_entry, entries)))
         for at in range(0, len(data), MIB // 2):
             tenant.request(str(subject), data[at : at + MIB // 2], None, 1)

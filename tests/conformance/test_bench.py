@@ -30,7 +30,7 @@ from slipstream.cli.bench import bench
 from slipstream.client.load import Counting
 from slipstream.client.options import ClientError, ClientTimeout, ServerRefused
 from slipstream.client.roundtrip import Replying, Requesting
-from slipstream.client.throughput import Publishing, Receiving
+from slipstream.client.throughput import PublishLoad, Receiving
 from slipstream.client.wire import NoResponders, WireClient, WireOptions
 from slipstream.client.workers import run_here, run_together
 from support.cli import Cli
@@ -108,7 +108,7 @@ class TestClient:
 class TestJobs:
     @pytest.mark.parametrize(("messages", "size"), [(0, 0), (1, 0), (7, 16), (5000, 128), (50, 16384)])
     def test_publishing_is_accounted_for(self, url: str, messages: int, size: int) -> None:
-        tally = run_here(Publishing(url=url, subjects=ONE, messages=messages, size=size))
+        tally = run_here(PublishLoad(url=url, subjects=ONE, messages=messages, size=size))
         assert (tally.messages, tally.payload_bytes) == (messages, messages * size)
 
     def test_many_connections_each_with_its_subject(self, url: str) -> None:
@@ -116,7 +116,7 @@ class TestJobs:
         received, published = run_together(
             [
                 Receiving(url=url, subjects=subjects, messages=300),
-                Publishing(url=url, subjects=subjects, messages=300, size=100),
+                PublishLoad(url=url, subjects=subjects, messages=300, size=100),
             ]
         )
         assert received.messages == published.messages == 1500
@@ -124,7 +124,7 @@ class TestJobs:
 
     def test_queue_group_shares(self, url: str) -> None:
         receiver = Receiving(url=url, subjects=(("q",),) * 3, messages=900, queue="group")
-        received, _ = run_together([receiver, Publishing(url=url, subjects=(("q",),), messages=900, size=1)])
+        received, _ = run_together([receiver, PublishLoad(url=url, subjects=(("q",),), messages=900, size=1)])
         assert received.messages == 900
 
     def test_requests_are_answered_by_several_connections(self, url: str) -> None:
@@ -153,7 +153,7 @@ class TestJobs:
 
     @pytest.mark.parametrize("connections", [1, 3])
     def test_publishers_count_what_they_sent(self, url: str, connections: int) -> None:
-        job = Publishing(url=url, subjects=(("sent",),) * connections, messages=5_000, size=100)
+        job = PublishLoad(url=url, subjects=(("sent",),) * connections, messages=5_000, size=100)
         runner = job.prepare()
         try:
             assert isinstance(runner, Counting) and runner.done == 0
@@ -165,7 +165,7 @@ class TestJobs:
     def test_missing_messages_are_an_error(self, url: str) -> None:
         receiver = Receiving(url=url, subjects=(("missing",),), messages=3, timeout_ns=SECOND_NS // 10)
         with pytest.raises(ClientError, match="2 of 3 messages came"):
-            run_together([receiver, Publishing(url=url, subjects=(("missing",),), messages=2, size=1)])
+            run_together([receiver, PublishLoad(url=url, subjects=(("missing",),), messages=2, size=1)])
 
     def test_first_failure_ends_all(self, url: str) -> None:
         waiting = Receiving(url=url, subjects=(("never",),), messages=1)
@@ -174,7 +174,7 @@ class TestJobs:
 
     def test_payload_too_large_is_the_servers_word(self, url: str) -> None:
         with pytest.raises(ServerRefused, match="Maximum Payload Violation"):
-            run_here(Publishing(url=url, subjects=ONE, messages=1, size=2_000_000))
+            run_here(PublishLoad(url=url, subjects=ONE, messages=1, size=2_000_000))
 
     def test_server_that_goes_away_is_an_error(self, real: Launcher) -> None:
         server = real.fresh()
@@ -187,15 +187,15 @@ class TestJobs:
     @pytest.mark.parametrize(
         "job",
         [
-            Publishing(url="u", subjects=(), messages=1, size=1),
-            Publishing(url="u", subjects=((),), messages=1, size=1),
-            Publishing(url="u", subjects=ONE, messages=-1, size=1),
+            PublishLoad(url="u", subjects=(), messages=1, size=1),
+            PublishLoad(url="u", subjects=((),), messages=1, size=1),
+            PublishLoad(url="u", subjects=ONE, messages=-1, size=1),
             Receiving(url="u", subjects=((),), messages=1),
             Requesting(url="u", subject="s", inbox="i", messages=1, size=-1),
             Replying(url="u", subject="s", messages=-1, size=1),
         ],
     )
-    def test_senseless_jobs_are_refused(self, job: Publishing | Receiving | Requesting | Replying) -> None:
+    def test_senseless_jobs_are_refused(self, job: PublishLoad | Receiving | Requesting | Replying) -> None:
         with pytest.raises(ClientError):
             run_here(job)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import natsblock as model
-from slipstream.jetstream.backup.archive import Entry, encode_entry
+from slipstream.jetstream.backup.archive import ArchiveEntry, encode_entry
 from slipstream.jetstream.backup.s2 import S2Reader
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.backup import archiveentries, natsblock
@@ -49,7 +49,7 @@ def test_a_batch_is_encoded_as_its_messages_are(messages: list[Message], key: by
         model.record(key, one.seq, one.ts_ns, one.subject, one.headers, one.payload) for one in found
     )
     assert archiveentries.encode(batch) == b"".join(
-        encode_entry(Entry(one.subject, one.ts_ns, one.seq, one.headers, one.payload)) for one in found
+        encode_entry(ArchiveEntry(one.subject, one.ts_ns, one.seq, one.headers, one.payload)) for one in found
     )
 
 

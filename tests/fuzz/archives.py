@@ -14,7 +14,7 @@ from fuzz import checksums
 from fuzz.target import ACCOUNT_COST, Target, cut, option
 from models import natsblock as block_model
 from models import s2block as s2_model
-from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, ArchiveReader, encode_entry
 from slipstream.jetstream.backup.consumers import SavedState
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy_writer import encode_state
@@ -116,7 +116,7 @@ def restore(data: bytes) -> None:
     assert answers[0] == answers[1]
 
 
-def _entries(pieces: list[bytes]) -> tuple[list[Entry], str]:
+def _entries(pieces: list[bytes]) -> tuple[list[ArchiveEntry], str]:
     reader, found = ArchiveReader(), []
     try:
         for piece in pieces:
@@ -157,11 +157,11 @@ def restore_seeds() -> list[bytes]:
     state |= {"pending": {"2": {"Sequence": 2, "Timestamp": 5}}, "redelivered": {"2": 1}}
     bounds = {"messages": 2, "bytes": 60, "first_seq": 1, "last_seq": 3, "consumer_count": 1}
     entries = [
-        Entry(b"state.json", 0, 0, b"", json.dumps(bounds).encode()),
-        Entry(b"consumers/C", 0, 0, b"", json.dumps({"config": config, "state": state}).encode()),
-        Entry(b"s.1", 1, 1, b"", b"one"),
-        Entry(b"s.2", 2, 2, b"NATS/1.0\r\nNats-TTL: 1h\r\n\r\n", b"two"),
-        Entry(),
+        ArchiveEntry(b"state.json", 0, 0, b"", json.dumps(bounds).encode()),
+        ArchiveEntry(b"consumers/C", 0, 0, b"", json.dumps({"config": config, "state": state}).encode()),
+        ArchiveEntry(b"s.1", 1, 1, b"", b"one"),
+        ArchiveEntry(b"s.2", 2, 2, b"NATS/1.0\r\nNats-TTL: 1h\r\n\r\n", b"two"),
+        ArchiveEntry(),
     ]
     archive = MAGIC + b"".join(map(encode_entry, entries))
     return [b"\0" + archive, b"\2" + _tar(config), b"\0" + MAGIC + encode_entry(entries[0])]

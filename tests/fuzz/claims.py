@@ -27,7 +27,7 @@ from slipstream.auth.jwt.trust import trust_of
 from slipstream.auth.jwt.verifier import TokenVerifier
 from slipstream.config.options import Options
 from slipstream.errors import ConfigError
-from slipstream.protocol.info import ConnectOptions
+from slipstream.protocol.info import ConnectInfo
 from slipstream.units import SECOND_NS
 from support.jwt import ACCOUNT, HEADER, OPERATOR, USER, Key, account_claims, token, user_claims
 from support.keys import url_base64
@@ -96,7 +96,7 @@ def claims(data: bytes) -> None:
 
 
 def _login(text: str) -> None:
-    verdict = _verifier().authenticate(ConnectOptions(jwt=text), PeerFacts(ip="127.0.0.1"), proxied=False)
+    verdict = _verifier().authenticate(ConnectInfo(jwt=text), PeerFacts(ip="127.0.0.1"), proxied=False)
     assert isinstance(verdict, Granted | Denied | NeedsAccount | NeedsCallout)
     if isinstance(verdict, Granted):
         said = decode_user(text)

@@ -19,7 +19,7 @@ from slipstream.auth.identity import Denied, Granted, NeedsIssuer, PeerFacts
 from slipstream.auth.oidc.keys import IssuerKey, UnusableKeys, address_of_keys, parse_keys
 from slipstream.auth.permissions import Permissions
 from slipstream.config.subject_rules import is_valid_subject
-from slipstream.protocol.info import ConnectOptions
+from slipstream.protocol.info import ConnectInfo
 from slipstream.units import SECOND_NS
 from support.config_loading import options
 from support.openid_issuer import encoded
@@ -57,7 +57,7 @@ def _world() -> tuple[Authenticator, IssuerKey]:
 def _decided(text: str) -> Granted | Denied | None:
     """What becomes of a token; None if it was nobody's."""
     authenticator, key = _world()
-    asked = authenticator.authenticate(ConnectOptions(auth_token=text), PeerFacts())
+    asked = authenticator.authenticate(ConnectInfo(auth_token=text), PeerFacts())
     if not isinstance(asked, NeedsIssuer):
         assert isinstance(asked, Denied)
         return None

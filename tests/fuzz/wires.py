@@ -14,7 +14,7 @@ from models import wsframes as frame_model
 from models.links import Rules
 from models.wsframes import Frame, meaning
 from slipstream.kernels.wire.wsframes import FrameReader
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.ws_origin import OriginPolicy
@@ -210,7 +210,7 @@ def http_requests(data: bytes) -> None:
     # What is remembered of a first time says the same the second time.
     assert _http_calls([data, data]) == _http_calls([data, data], remembers=False)
     for method, path, query, headers, body in calls:
-        call = ApiCall(method, path, Query(query), CallHeaders(headers), body)
+        call = ApiCall(method, path, UrlQuery(query), CallHeaders(headers), body)
         session = RestSession({}, "", "_INBOX.x")
         session.receive(b"PONG\r\n")
         login = session.output()

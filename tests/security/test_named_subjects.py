@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.jetstream.backup.archive import MAGIC, Entry, encode_entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, encode_entry
 from slipstream.jetstream.backup.s2 import S2Writer
 from slipstream.testing import ServerThread
 from support.config_loading import options
@@ -235,7 +235,11 @@ def snapshot(_place: Place, who: Client, target: str) -> None:
 
 def restored_consumer(_place: Place, who: Client, target: str) -> None:
     consumer = {"config": {"durable_name": "P", "deliver_subject": target, "ack_policy": "none"}, "state": {}}
-    _restore(who, Entry(b"consumers/P", 1, payload=json.dumps(consumer).encode()), Entry(b"r.x", 1, 1, b"", b"{}"))
+    _restore(
+        who,
+        ArchiveEntry(b"consumers/P", 1, payload=json.dumps(consumer).encode()),
+        ArchiveEntry(b"r.x", 1, 1, b"", b"{}"),
+    )
 
 
 def restored_republish(place: Place, who: Client, target: str) -> None:
@@ -243,9 +247,13 @@ def restored_republish(place: Place, who: Client, target: str) -> None:
     place.admin.ask("r.x", "", b"{}")
 
 
-def _restore(who: Client, *entries: Entry, **config: Any) -> None:
+def _restore(who: Client, *entries: ArchiveEntry, **config: Any) -> None:
     count = sum(entry.name.startswith(b"consumers/") for entry in entries)
-    content = [Entry(b"state.json", 1, payload=json.dumps({"consumer_count": count}).encode()), *entries, Entry()]
+    content = [
+        ArchiveEntry(b"state.json", 1, payload=json.dumps({"consumer_count": count}).encode()),
+        *entries,
+        ArchiveEntry(),
+    ]
     writer = S2Writer()
     data = writer.write(MAGIC + b"".join(map(encode_entry, content))) + writer.close()
     asked = {"config": {"name": "R", "subjects": ["r.>"], "storage": "memory", **config}, "state": {}}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.jetstream.backup.archive import MAGIC, Entry, encode_entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, encode_entry
 from slipstream.jetstream.backup.s2 import S2Writer
 from slipstream.jetstream.ports import AccountLimits
 from support.consumer_world import ConsumerWorld
@@ -25,18 +25,20 @@ def compressed(content: bytes) -> bytes:
     return writer.write(content) + writer.close()
 
 
-def archive(*messages: Entry, state: dict[str, Any] | None = None, consumers: dict[str, Any] | None = None) -> bytes:
+def archive(
+    *messages: ArchiveEntry, state: dict[str, Any] | None = None, consumers: dict[str, Any] | None = None
+) -> bytes:
     consumers = consumers or {}
     body = {"consumer_count": len(consumers), **(state or {})}
-    entries = [Entry(b"state.json", 1, payload=json.dumps(body).encode())]
+    entries = [ArchiveEntry(b"state.json", 1, payload=json.dumps(body).encode())]
     entries += [
-        Entry(b"consumers/" + name.encode(), 1, payload=json.dumps(content).encode())
+        ArchiveEntry(b"consumers/" + name.encode(), 1, payload=json.dumps(content).encode())
         for name, content in consumers.items()
     ]
-    return compressed(MAGIC + b"".join(map(encode_entry, [*entries, *messages, Entry()])))
+    return compressed(MAGIC + b"".join(map(encode_entry, [*entries, *messages, ArchiveEntry()])))
 
 
-def old_backup(*messages: Entry, files: dict[str, bytes] | None = None, name: str = "S") -> bytes:
+def old_backup(*messages: ArchiveEntry, files: dict[str, bytes] | None = None, name: str = "S") -> bytes:
     """A tar of files, as nats-server wrote it before 2.15."""
     block = b""
     for entry in messages:
@@ -98,12 +100,12 @@ BOTH = pytest.mark.parametrize("packed", [archive, old_backup], ids=["archive", 
 )
 def test_subjects_that_nobody_could_publish(packed: Any, subject: bytes) -> None:
     """Advisory 2026-22, the way in that is no publish: a subject of a backup may break lines of other connections."""
-    assert "valid subject" in refusal(ConsumerWorld(), packed(Entry(subject, 1, 1, b"", b"x")))
+    assert "valid subject" in refusal(ConsumerWorld(), packed(ArchiveEntry(subject, 1, 1, b"", b"x")))
 
 
 @BOTH
 def test_subjects_that_whoever_restores_may_not_publish_to(packed: Any) -> None:
-    backup = packed(Entry(b"t.x", 1, 1, b"", b"x"))
+    backup = packed(ArchiveEntry(b"t.x", 1, 1, b"", b"x"))
     assert "not one of the stream's" in refusal(ConsumerWorld(), backup, header=FOREIGN)
 
 
@@ -111,7 +113,7 @@ def test_subjects_that_whoever_restores_may_not_publish_to(packed: Any) -> None:
 def test_a_stream_that_had_other_subjects_before(packed: Any) -> None:
     """Its messages are its own, and its consumers get them."""
     world = ConsumerWorld()
-    answer = restore(world, packed(Entry(b"t.x", 1, 1, b"", b"x"), Entry(b"s.x", 1, 2, b"", b"y")))
+    answer = restore(world, packed(ArchiveEntry(b"t.x", 1, 1, b"", b"x"), ArchiveEntry(b"s.x", 1, 2, b"", b"y")))
     assert "error" not in answer, answer
     assert answer["state"]["messages"] == 2
     world.api(
@@ -130,7 +132,7 @@ def test_a_stream_that_had_other_subjects_before(packed: Any) -> None:
     ],
 )
 def test_what_was_copied_or_transformed_has_other_subjects(config: dict[str, Any]) -> None:
-    answer = restore(ConsumerWorld(), archive(Entry(b"t.x", 1, 1, b"", b"x")), config)
+    answer = restore(ConsumerWorld(), archive(ArchiveEntry(b"t.x", 1, 1, b"", b"x")), config)
     assert "error" not in answer, answer
     assert answer["state"]["messages"] == 1
 
@@ -138,16 +140,18 @@ def test_what_was_copied_or_transformed_has_other_subjects(config: dict[str, Any
 @BOTH
 def test_sizes(packed: Any) -> None:
     world = ConsumerWorld(max_payload_bytes=10 * KIB)
-    assert "maximum payload" in refusal(world, packed(Entry(b"s.x", 1, 1, b"", bytes(10 * KIB + 1))))
-    assert "maximum header" in refusal(world, packed(Entry(b"s.x", 1, 1, b"NATS/1.0\r\n" + bytes(70 * KIB), b"")))
+    assert "maximum payload" in refusal(world, packed(ArchiveEntry(b"s.x", 1, 1, b"", bytes(10 * KIB + 1))))
+    assert "maximum header" in refusal(
+        world, packed(ArchiveEntry(b"s.x", 1, 1, b"NATS/1.0\r\n" + bytes(70 * KIB), b""))
+    )
     small = {"max_msg_size": 100}
-    assert "maximum message size" in refusal(world, packed(Entry(b"s.x", 1, 1, b"", bytes(101))), small)
-    assert restore(world, packed(Entry(b"s.x", 1, 1, b"", bytes(10 * KIB))))["state"]["messages"] == 1
+    assert "maximum message size" in refusal(world, packed(ArchiveEntry(b"s.x", 1, 1, b"", bytes(101))), small)
+    assert restore(world, packed(ArchiveEntry(b"s.x", 1, 1, b"", bytes(10 * KIB))))["state"]["messages"] == 1
 
 
 @pytest.mark.parametrize("seq", [(1 << 62) + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
 def test_sequences_beyond_all_bounds(seq: int) -> None:
-    assert refusal(ConsumerWorld(), archive(Entry(b"s.x", 1, seq, b"", b"x")))
+    assert refusal(ConsumerWorld(), archive(ArchiveEntry(b"s.x", 1, seq, b"", b"x")))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +171,7 @@ def test_states_that_no_stream_has(state: dict[str, int]) -> None:
 @BOTH
 def test_times_do_not_run_ahead(packed: Any) -> None:
     world = ConsumerWorld()
-    assert restore(world, packed(Entry(b"s.x", YEAR_2200_NS, 1, b"", b"x")))["state"]["messages"] == 1
+    assert restore(world, packed(ArchiveEntry(b"s.x", YEAR_2200_NS, 1, b"", b"x")))["state"]["messages"] == 1
     world.publish("s.y", b"later")
     message = world.api("STREAM.MSG.GET.S", {"seq": 2})["message"]
     assert not message["time"].startswith("2200")
@@ -176,7 +180,7 @@ def test_times_do_not_run_ahead(packed: Any) -> None:
 @pytest.mark.parametrize("ts_ns", [-1, -(1 << 62), 1 << 62, 1 << 64])
 def test_times_that_are_none(ts_ns: int) -> None:
     """The future is cut off; a number that fits nowhere must not end anything but the restore."""
-    answer = restore(ConsumerWorld(), archive(Entry(b"s.x", ts_ns, 1, b"", b"x")))
+    answer = restore(ConsumerWorld(), archive(ArchiveEntry(b"s.x", ts_ns, 1, b"", b"x")))
     assert ("error" in answer) == (ts_ns < 0)
 
 
@@ -185,7 +189,7 @@ def test_headers_do_not_speak_for_the_server(packed: Any) -> None:
     """Advisories 2026-08 and 2026-09, the way in that is no publish; nor may a message pass for a status."""
     world = ConsumerWorld()
     header = b'NATS/1.0 409 Consumer Deleted\r\nNats-Request-Info: {"acc":"SYS"}\r\nOwn: 1\r\n\r\n'
-    restore(world, packed(Entry(b"s.x", 1, 1, header, b"x")))
+    restore(world, packed(ArchiveEntry(b"s.x", 1, 1, header, b"x")))
     stored = world.account.streams["S"].store.get(1)
     assert stored is not None and stored.headers == b"NATS/1.0\r\nOwn: 1\r\n\r\n"
 
@@ -202,7 +206,7 @@ def test_numbers_of_consumers(field: str, number: int) -> None:
         pending = {"Sequence": 1, "Timestamp": number} if field == "time" else {"Sequence": number, "Timestamp": 1}
         state["pending"] = {"1": pending}
     consumer = {"config": {"durable_name": "C", "ack_policy": "explicit"}, "state": state}
-    backup = archive(Entry(b"s.x", 1, 1, b"", b"x"), consumers={"C": consumer})
+    backup = archive(ArchiveEntry(b"s.x", 1, 1, b"", b"x"), consumers={"C": consumer})
     assert "consumer" in refusal(ConsumerWorld(), backup)
 
 
@@ -228,8 +232,8 @@ def test_consumers_beyond_the_account_s_storage() -> None:
 def test_what_waits_in_memory_is_counted() -> None:
     """An entry that is announced and does not end is held in memory, within what the account may have."""
     world = ConsumerWorld(limits=AccountLimits(max_memory=256 * KIB))
-    start = MAGIC + encode_entry(Entry(b"state.json", 1, payload=b"{}"))
-    start += encode_entry(Entry(b"s.x", 1, 1, b"", bytes(4096 * KIB)))[: 2048 * KIB]
+    start = MAGIC + encode_entry(ArchiveEntry(b"state.json", 1, payload=b"{}"))
+    start += encode_entry(ArchiveEntry(b"s.x", 1, 1, b"", bytes(4096 * KIB)))[: 2048 * KIB]
     assert "insufficient" in refusal(world, compressed(start))
 
 
@@ -241,7 +245,7 @@ def test_restores_side_by_side_share_the_account_s_limit() -> None:
         begun.append(world.api(f"STREAM.RESTORE.{name}", asked)["deliver_subject"])
     answers = []
     for name, subject in zip("ABC", begun, strict=True):
-        messages = [Entry(f"{name}.x".encode(), 1, seq, b"", bytes(10 * KIB)) for seq in range(1, 16)]
+        messages = [ArchiveEntry(f"{name}.x".encode(), 1, seq, b"", bytes(10 * KIB)) for seq in range(1, 16)]
         world.request(subject, archive(*messages))
     for subject in begun:
         reply = world.request(subject, b"")

@@ -21,7 +21,7 @@ from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.subjects import API_SUBSCRIPTIONS
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts, Subscription
+from slipstream.jetstream.ports import AccountLimits, Cancel, LiveSubscription, OnMessage, Recovered, ServerFacts
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
 from slipstream.kernels.fastpath.intake import Intake
@@ -164,7 +164,7 @@ class FakePorts:
 
         return self.subscribe(subject, take)
 
-    def close_all(self, listening: list[Subscription]) -> None:
+    def close_all(self, listening: list[LiveSubscription]) -> None:
         for one in listening:
             one.close()
 

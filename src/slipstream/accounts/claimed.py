@@ -38,7 +38,7 @@ from slipstream.kernels.subjects.subject import is_valid_publish, is_valid_subsc
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from slipstream.auth.jwt.claims import AccountClaims, Export, Import, JetStreamLimits
+    from slipstream.auth.jwt.claims import AccountClaims, ExportClaim, ImportClaim, JetStreamClaim
     from slipstream.config.options import Options
 
 __all__ = ["Claimed", "ClaimedAccounts", "Problem"]
@@ -147,7 +147,7 @@ class ClaimedAccounts:
     def _take(
         self,
         claimed: Claimed,
-        entry: Import,
+        entry: ImportClaim,
         streams: dict[tuple[str, bytes], StreamImport],
         services: dict[tuple[str, bytes], ServiceImport],
         now_s: int,
@@ -192,7 +192,7 @@ class ClaimedAccounts:
         self._taken.setdefault(importer, []).append((kind, path))
 
     def _check_activation(
-        self, claimed: Claimed, entry: Import, exporter: Claimed, offered: Export, now_s: int
+        self, claimed: Claimed, entry: ImportClaim, exporter: Claimed, offered: ExportClaim, now_s: int
     ) -> None:
         refusal = ConfigError(f"{entry.type} import not authorized")
         if not entry.token or blocks(import_findings(entry, claimed.name), with_time=True):
@@ -223,7 +223,7 @@ class _Missing(ConfigError):
 # --- from claims to options ------------------------------------------------------------------------------------------
 
 
-def _offers(claims: AccountClaims) -> Iterator[Export]:
+def _offers(claims: AccountClaims) -> Iterator[ExportClaim]:
     return (entry for entry in claims.nats.exports or () if entry is not None)
 
 
@@ -244,7 +244,7 @@ def _exports(claims: AccountClaims) -> Iterable[ExportOptions]:
         )
 
 
-def _import(entry: Import) -> ImportOptions:
+def _import(entry: ImportClaim) -> ImportOptions:
     if entry.type == "service":
         # `to` is the exporter's name for it, `local_subject` the importer's.
         remote, local = (entry.subject, entry.local_subject) if entry.local_subject else (entry.to, entry.subject)
@@ -296,7 +296,7 @@ def _mappings(claimed: Claimed, problems: list[Problem]) -> Iterator[MappingOpti
         )
 
 
-def _jetstream(tiers: dict[str, JetStreamLimits]) -> AccountJetStreamOptions | None:
+def _jetstream(tiers: dict[str, JetStreamClaim]) -> AccountJetStreamOptions | None:
     if not tiers:
         return None
     plain = tiers.get("")
@@ -308,7 +308,7 @@ def _jetstream(tiers: dict[str, JetStreamLimits]) -> AccountJetStreamOptions | N
     return replace(named.get("R1", nothing), tiers=named)
 
 
-def _storage(limits: JetStreamLimits) -> AccountJetStreamOptions:
+def _storage(limits: JetStreamClaim) -> AccountJetStreamOptions:
     return AccountJetStreamOptions(
         max_memory=limits.mem_storage,
         max_store=limits.disk_storage,

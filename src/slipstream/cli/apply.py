@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.link import ApiRefusal, Link
+from slipstream.cli.link import ApiRefusal, ClientLink
 from slipstream.cli.prompts import confirm_or_stop
 from slipstream.cli.render import counted, print_json, say
 from slipstream.cli.types import json_flag
@@ -66,7 +66,7 @@ def apply(session: Session, place: str, plan_only: bool, prune: bool, force: boo
         say(f"{counted(len(steps), 'step')} done")
 
 
-def _steps(link: Link, declared: Declared, *, prune: bool) -> list[Step]:
+def _steps(link: ClientLink, declared: Declared, *, prune: bool) -> list[Step]:
     """What is to be done on the server behind a link."""
     streams = {info["config"]["name"]: info for info in link.api_pages("STREAM.LIST", "streams")}
     consumers = {

@@ -1,8 +1,8 @@
 """The connection flags of every command, and the session they lead to.
 
-`Command` and `Group` are click's with two additions: the connection flags are accepted at every level (`slipstream -s
-URL stream ls` and `slipstream stream ls -s URL` are the same; the last one wins), and what a server or a file refuses
-ends the program with one clear line and status 1. Wrong usage is status 2.
+`Command` and `CommandGroup` are click's with two additions: the connection flags are accepted at every level
+(`slipstream -s URL stream ls` and `slipstream stream ls -s URL` are the same; the last one wins), and what a server
+or a file refuses ends the program with one clear line and status 1. Wrong usage is status 2.
 
 A command takes the `Session` with `@click.pass_obj` and calls `session.link()` when it needs the server.
 """
@@ -20,10 +20,10 @@ from slipstream.errors import SlipstreamError
 
 if TYPE_CHECKING:
     from slipstream.cli.contexts import Contexts
-    from slipstream.cli.link import Link
+    from slipstream.cli.link import ClientLink
     from slipstream.cli.settings import Settings
 
-__all__ = ["Command", "EndlessCommand", "Failure", "Group", "LocalCommand", "Session"]
+__all__ = ["Command", "CommandGroup", "EndlessCommand", "Failure", "LocalCommand", "Session"]
 
 
 class Failure(click.ClickException):
@@ -46,7 +46,7 @@ class Session:
         """Nothing was said yet."""
         self.flags: dict[str, Any] = {}
         self.show_all = False  # streams that something else manages, too
-        self._link: Link | None = None
+        self._link: ClientLink | None = None
 
     @cached_property
     def contexts(self) -> Contexts:
@@ -73,18 +73,18 @@ class Session:
         except ValueError as error:
             raise Failure(str(error)) from error
 
-    def link(self) -> Link:
+    def link(self) -> ClientLink:
         """The connection, made when first asked for and closed when the command ends."""
         if self._link is None:
             self._link = self.new_link()
             click.get_current_context().call_on_close(self.close)
         return self._link
 
-    def new_link(self) -> Link:
+    def new_link(self) -> ClientLink:
         """A further connection, which the caller closes."""
-        from slipstream.cli.link import Link
+        from slipstream.cli.link import ClientLink
 
-        return Link(self.settings)
+        return ClientLink(self.settings)
 
     def close(self) -> None:
         """Close the connection if there is one."""
@@ -219,7 +219,7 @@ class EndlessCommand(Command):
             return None
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of such commands."""
 
     command_class = Command

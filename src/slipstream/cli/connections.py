@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from slipstream.cli.human import format_bytes
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.render import Table, counted, print_json
 from slipstream.cli.system import ask_servers
 from slipstream.cli.types import json_flag
@@ -50,7 +50,7 @@ def connection_flags(command: _F) -> _F:
     return command
 
 
-def report_connections(link: Link, given: dict[str, Any], *, account: str = "", limit: int = 0) -> None:
+def report_connections(link: ClientLink, given: dict[str, Any], *, account: str = "", limit: int = 0) -> None:
     """Print the report that the flags ask for."""
     options: Reply = {"state": _STATES[given["state"]]}
     for flag, field in (("subject", "filter_subject"), ("username", "user")):
@@ -110,7 +110,7 @@ def _print_table(rows: list[tuple[str, Reply]], amount: str) -> None:
     table.print(drop_empty=True, spare=("Account", "Server", "Out Msgs", "In Msgs"))
 
 
-def all_connections(link: Link, options: Reply) -> list[tuple[str, Reply]]:
+def all_connections(link: ClientLink, options: Reply) -> list[tuple[str, Reply]]:
     """All connections, each with the name of its server."""
     found: list[tuple[str, Reply]] = []
     offset = 0

@@ -13,7 +13,7 @@ import click
 
 from slipstream.cli.connection import EndlessCommand, Session
 from slipstream.cli.human import format_time, visible
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.listening import listen
 from slipstream.cli.render import note
 from slipstream.cli.types import list_option
@@ -59,7 +59,7 @@ def events(
     wanted += [f"{prefix}.METRIC.>"] if js_metric or everything else []
     wanted += _SERVER_SUBJECTS if srv_advisory or everything else ()
 
-    def prepare(link: Link) -> None:
+    def prepare(link: ClientLink) -> None:
         for subject in wanted:
             link.client.subscribe(subject)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.human import format_duration, format_number, parse_timestamp
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.prompts import ask_choice
 from slipstream.cli.render import Columns
 from slipstream.declared.differences import differences, user_metadata
@@ -41,7 +41,7 @@ def is_internal(name: str) -> bool:
     return name.startswith(_INTERNAL)
 
 
-def all_streams(link: Link, *, subject: str = "", internal: bool = True) -> list[Reply]:
+def all_streams(link: ClientLink, *, subject: str = "", internal: bool = True) -> list[Reply]:
     """The infos of all streams, by name."""
     body = {"subject": subject} if subject else None
     found = link.api_pages("STREAM.LIST", "streams", body)
@@ -51,7 +51,7 @@ def all_streams(link: Link, *, subject: str = "", internal: bool = True) -> list
     )
 
 
-def all_consumers(link: Link, stream: str) -> list[Reply]:
+def all_consumers(link: ClientLink, stream: str) -> list[Reply]:
     """The infos of a stream's consumers, by name."""
     return sorted(link.api_pages(f"CONSUMER.LIST.{stream}", "consumers"), key=lambda info: str(info["name"]))
 

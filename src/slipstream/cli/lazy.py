@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from slipstream.cli.connection import Group
+from slipstream.cli.connection import CommandGroup
 
 __all__ = ["LazyGroup", "RootGroup", "Verb", "readable_usage"]
 
@@ -28,7 +28,7 @@ class Verb(NamedTuple):
     hidden: bool = False
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """A group whose commands live in modules of their own."""
 
     def __init__(self, *args: Any, entries: Mapping[str, Verb], **kwargs: Any) -> None:

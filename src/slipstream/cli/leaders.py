@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from slipstream.cli.connection import Failure
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.render import counted, note
 from slipstream.errors import SlipstreamError
 from slipstream.units import SECOND_NS
@@ -41,7 +41,7 @@ def placement_of(given: dict[str, Any]) -> Reply:
     return {"placement": wanted} if wanted else {}
 
 
-def stand_down(link: Link, verb: str, body: Reply, cluster: Callable[[], Reply], what: str) -> Reply:
+def stand_down(link: ClientLink, verb: str, body: Reply, cluster: Callable[[], Reply], what: str) -> Reply:
     """Ask the leader to step down, and wait for the next one; its cluster block.
 
     Args:
@@ -74,7 +74,7 @@ def stand_down(link: Link, verb: str, body: Reply, cluster: Callable[[], Reply],
     raise Failure(f"no other leader of {what} was elected")
 
 
-def balance(link: Link, found: Iterable[tuple[str, str, Reply]]) -> int:
+def balance(link: ClientLink, found: Iterable[tuple[str, str, Reply]]) -> int:
     """Spread leaders evenly over the servers that have replicas; how many were moved.
 
     Args:

@@ -34,7 +34,7 @@ from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.units import SECOND_NS
 from slipstream.version import PRODUCT_VERSION
 
-__all__ = ["ApiRefusal", "Link", "Reply"]
+__all__ = ["ApiRefusal", "ClientLink", "Reply"]
 
 Reply = dict[str, Any]  # an answer of the JetStream API, decoded
 _NOT_FOUND: Final = frozenset((10014, 10059))  # a consumer, a stream
@@ -60,7 +60,7 @@ class ApiRefusal(ClientError):
         return self
 
 
-class Link:
+class ClientLink:
     """One connection to one of the servers."""
 
     def __init__(self, settings: Settings) -> None:

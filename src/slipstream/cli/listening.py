@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from slipstream.cli.connection import Session
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.render import note
 from slipstream.client.wire import ClientTimeout, ConnectionLost, Message
 from slipstream.units import SECOND_NS
@@ -25,12 +25,12 @@ _POLL_NS: Final = SECOND_NS  # so long until the program looks whether it is tim
 
 def listen(
     session: Session,
-    prepare: Callable[[Link], None],
+    prepare: Callable[[ClientLink], None],
     *,
     ready: Callable[[], None] = lambda: None,
     wait_ns: int = 0,
     is_traffic: Callable[[Message], bool] = lambda _: True,
-) -> Iterator[tuple[Link, Message]]:
+) -> Iterator[tuple[ClientLink, Message]]:
     """Messages as they come, each with the connection to answer on.
 
     Args:
@@ -61,7 +61,7 @@ def listen(
         yield link, message
 
 
-def connect_again(session: Session, prepare: Callable[[Link], None] = lambda _: None) -> Link:
+def connect_again(session: Session, prepare: Callable[[ClientLink], None] = lambda _: None) -> ClientLink:
     """A new connection after a lost one, however long it takes to get it."""
     session.close()
     pause = _PAUSE_S

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.jetstream import all_consumers, all_streams
-from slipstream.cli.link import ApiRefusal, Link, Reply
+from slipstream.cli.link import ApiRefusal, ClientLink, Reply
 from slipstream.cli.settings import resolve
 from slipstream.cli.stream.backup import restore_stream, save_stream
 from slipstream.jetstream.config.structs import StreamConfig
@@ -39,7 +39,7 @@ def is_address(text: str) -> bool:
     return "://" in text
 
 
-def connect(session: Session, address: str, *, with_flags: bool) -> Link:
+def connect(session: Session, address: str, *, with_flags: bool) -> ClientLink:
     """Connect to a server by its URL, or by the name of a context.
 
     Args:
@@ -49,11 +49,11 @@ def connect(session: Session, address: str, *, with_flags: bool) -> Link:
     """
     flags = dict(session.flags) if with_flags else {}
     if is_address(address):
-        return Link(resolve({**flags, "server": address}, os.environ if with_flags else {}, {}, ""))
-    return Link(resolve(flags, {}, session.contexts.load(address), address))
+        return ClientLink(resolve({**flags, "server": address}, os.environ if with_flags else {}, {}, ""))
+    return ClientLink(resolve(flags, {}, session.contexts.load(address), address))
 
 
-def remote_streams(link: Link, account: str, work: Path, *, shown: bool, quiet: bool) -> list[RemoteStream]:
+def remote_streams(link: ClientLink, account: str, work: Path, *, shown: bool, quiet: bool) -> list[RemoteStream]:
     """All streams of the account that a connection belongs to."""
     return [RemoteStream(link, info, account, work, shown=shown, quiet=quiet) for info in all_streams(link)]
 
@@ -61,7 +61,7 @@ def remote_streams(link: Link, account: str, work: Path, *, shown: bool, quiet: 
 class RemoteStream:
     """A stream of a running server. Implements `SourceStream`."""
 
-    def __init__(self, link: Link, info: Reply, account: str, work: Path, *, shown: bool, quiet: bool) -> None:
+    def __init__(self, link: ClientLink, info: Reply, account: str, work: Path, *, shown: bool, quiet: bool) -> None:
         """Nothing is fetched yet."""
         self.account = account
         self.name: str = info["config"]["name"]
@@ -149,7 +149,7 @@ class RemoteStream:
 def send_streams(
     streams: Sequence[SourceStream],
     staging: MigrationStage,
-    link: Link,
+    link: ClientLink,
     show: ShowProgress,
     *,
     shown: bool,
@@ -171,7 +171,13 @@ def send_streams(
 
 
 def _send(
-    stream: SourceStream, staging: MigrationStage, link: Link, show: ShowProgress, *, shown: bool, accept_damage: bool
+    stream: SourceStream,
+    staging: MigrationStage,
+    link: ClientLink,
+    show: ShowProgress,
+    *,
+    shown: bool,
+    accept_damage: bool,
 ) -> Done:
     if stream.name in link.api_pages("STREAM.NAMES", "streams"):
         raise MigrationError("there is a stream of this name in the target already")

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from slipstream.cli.connection import EndlessCommand, Failure, Session
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.listening import connect_again
 from slipstream.cli.render import note
 from slipstream.cli.types import DURATION, list_option
@@ -65,7 +65,7 @@ def otel(
                 time.sleep(reading.wait_ns() / SECOND_NS)
         return
 
-    def prepare(link: Link) -> None:
+    def prepare(link: ClientLink) -> None:
         link.client.subscribe(traces)
 
     link = session.link()

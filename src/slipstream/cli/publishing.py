@@ -10,7 +10,7 @@ from typing import Final
 from slipstream.cli.bodies import Filled, messages_to_send
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.human import format_number
-from slipstream.cli.link import Link, Reply, decoded
+from slipstream.cli.link import ClientLink, Reply, decoded
 from slipstream.cli.listening import connect_again
 from slipstream.cli.messages import Headers, encode_header
 from slipstream.cli.progress import Advance, progress
@@ -127,7 +127,7 @@ class MessagePublisher:
 class AtomicBatch:
     """Messages that a stream stores all together or not at all (ADR-50)."""
 
-    def __init__(self, link: Link, *, quiet: bool) -> None:
+    def __init__(self, link: ClientLink, *, quiet: bool) -> None:
         """An empty batch."""
         self._link = link
         self._quiet = quiet
@@ -167,7 +167,7 @@ class AtomicBatch:
                 self._link.publish(subject, body, header=encode_header([*headers, *marks]))
 
 
-def stored(link: Link, subject: str, body: bytes, header: bytes) -> Reply:
+def stored(link: ClientLink, subject: str, body: bytes, header: bytes) -> Reply:
     """Publish one message and return the stream's acknowledgement.
 
     Raises:
@@ -182,7 +182,7 @@ def stored(link: Link, subject: str, body: bytes, header: bytes) -> Reply:
     return ack
 
 
-def check_size(link: Link, body: bytes) -> None:
+def check_size(link: ClientLink, body: bytes) -> None:
     """Refuse a body that the server would refuse by closing the connection."""
     most = link.client.info.max_payload
     if most and len(body) > most:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from slipstream.cli.connection import Failure, Session
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.listening import listen
 from slipstream.cli.messages import read_delivery
 from slipstream.client.wire import ClientError, Message
@@ -41,7 +41,7 @@ def filter_fields(subjects: list[str]) -> Reply:
     return {"filter_subjects": subjects} if subjects else {}
 
 
-def acknowledge(link: Link, message: Message, word: bytes = b"+ACK") -> None:
+def acknowledge(link: ClientLink, message: Message, word: bytes = b"+ACK") -> None:
     """Answer a delivered message: `+ACK`, `-NAK`, `+TERM`."""
     if message.reply:
         link.publish(message.reply, word)
@@ -77,7 +77,7 @@ class Feed:
         self._left = 0  # messages that may still come for the last pull request
         self._last_seq = 0
 
-    def __iter__(self) -> Iterator[tuple[Link, Message]]:
+    def __iter__(self) -> Iterator[tuple[ClientLink, Message]]:
         """Messages, each with the connection to acknowledge on.
 
         Raises:
@@ -119,7 +119,7 @@ class Feed:
         """Close it."""
         self.close()
 
-    def _prepare(self, link: Link) -> None:
+    def _prepare(self, link: ClientLink) -> None:
         if self._push:
             link.client.subscribe(self._push["deliver_subject"], queue=self._push.get("deliver_group", ""))
             return
@@ -129,7 +129,7 @@ class Feed:
         link.client.subscribe(self._inbox)
         self._pull(link)
 
-    def _make(self, link: Link) -> None:
+    def _make(self, link: ClientLink) -> None:
         assert self._config is not None
         config: dict[str, Any] = {
             "ack_policy": "none",
@@ -147,13 +147,13 @@ class Feed:
         info = link.api(f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config})
         self._name, self.pending = info["name"], info["num_pending"]
 
-    def _pull(self, link: Link) -> None:
+    def _pull(self, link: ClientLink) -> None:
         self._left = self._batch
         body = json.dumps({"batch": self._batch, "expires": _EXPIRES_NS}).encode()
         subject = f"{link.settings.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
         link.publish(subject, body, reply=self._inbox)
 
-    def _on_status(self, link: Link, message: Message, status: int) -> None:
+    def _on_status(self, link: ClientLink, message: Message, status: int) -> None:
         text = message.header.decode(errors="replace").split("\r\n")[0]
         if status == 100:
             if message.reply:  # flow control waits for an answer

@@ -12,7 +12,7 @@ import click
 
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import visible
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.listening import listen
 from slipstream.cli.messages import decode_header, encode_header, print_body, print_headers
 from slipstream.cli.render import note
@@ -66,7 +66,7 @@ def reply(
     if body is not None:
         Template(body)  # a wrong one is reported now, not at the first request
 
-    def prepare(link: Link) -> None:
+    def prepare(link: ClientLink) -> None:
         link.subscribe(subject, queue=queue)
 
     def ready() -> None:

@@ -9,7 +9,7 @@ import click
 from slipstream.cli.bodies import BodyFlags, Filled, body_flags, messages_to_send, read_bodies
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_duration
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.messages import decode_header, encode_header, print_body, print_headers
 from slipstream.cli.render import note
 from slipstream.cli.templates import FUNCTIONS_HELP
@@ -81,7 +81,7 @@ def current_subject(subject: str) -> str:
 
 
 def _gather(
-    link: Link,
+    link: ClientLink,
     subject: str,
     payload: bytes,
     header: bytes,

@@ -9,7 +9,7 @@ import click
 
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_duration
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.progress import progress
 from slipstream.cli.render import Columns, print_json
 from slipstream.cli.types import DURATION, SIZE, json_flag
@@ -34,7 +34,7 @@ def rtt(session: Session, iterations: int, as_json: bool) -> None:
     found: list[dict[str, str | int]] = []
     for url in session.settings.urls:
         try:
-            link = Link(replace(session.settings, server=url))
+            link = ClientLink(replace(session.settings, server=url))
         except ClientError as error:
             found.append({"url": _without_secrets(url), "error": str(error)})
             continue
@@ -68,7 +68,7 @@ def latency(session: Session, server_b: str, duration: int, size: int, rate: int
 
     sender = session.link()
     settings = replace(session.settings, server=server_b) if server_b else session.settings
-    receiver = Link(settings)
+    receiver = ClientLink(settings)
     try:
         subject = f"{_SUBJECT_WORD}.{receiver.client.new_inbox().rpartition('.')[2]}"
         receiver.client.subscribe(subject)
@@ -89,7 +89,9 @@ def latency(session: Session, server_b: str, duration: int, size: int, rate: int
     columns.print()
 
 
-def _measure(sender: Link, receiver: Link, subject: str, size: int, rate: int, duration_ns: int) -> list[int]:
+def _measure(
+    sender: ClientLink, receiver: ClientLink, subject: str, size: int, rate: int, duration_ns: int
+) -> list[int]:
     """Send at a steady rate, one message under way at a time; late messages are not sent in a burst."""
     payload = bytes(size)
     gap_ns = SECOND_NS // rate
@@ -121,7 +123,7 @@ def _exact(duration_ns: int) -> str:
     return format_duration(duration_ns)
 
 
-def _ping_ns(link: Link) -> int:
+def _ping_ns(link: ClientLink) -> int:
     started_ns = time.monotonic_ns()
     link.client.flush()
     return time.monotonic_ns() - started_ns

@@ -12,7 +12,7 @@ import click
 
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.human import format_bytes, format_time
-from slipstream.cli.link import ApiRefusal, Link, Reply, decoded
+from slipstream.cli.link import ApiRefusal, ClientLink, Reply, decoded
 from slipstream.cli.messages import Headers, encode_header
 from slipstream.cli.pulling import Feed
 from slipstream.cli.render import Table, print_json, print_names
@@ -56,13 +56,13 @@ class StreamBacked:
         return name
 
     @classmethod
-    def names(cls, link: Link) -> list[str]:
+    def names(cls, link: ClientLink) -> list[str]:
         """The names of all of its kind."""
         names = link.api_pages("STREAM.NAMES", "streams", {"subject": f"{cls.SUBJECTS}.>"})
         return sorted(name.removeprefix(cls.PREFIX) for name in names if name.startswith(cls.PREFIX))
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ClientLink:
         """The connection."""
         return self._session.link()
 

@@ -10,7 +10,7 @@ import click
 
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import to_rfc3339
-from slipstream.cli.link import ApiRefusal, Link, Reply
+from slipstream.cli.link import ApiRefusal, ClientLink, Reply
 from slipstream.cli.listening import listen
 from slipstream.cli.pulling import Feed, acknowledge, filter_fields
 from slipstream.cli.render import note
@@ -139,7 +139,7 @@ def _live(
         raise click.UsageError("Missing argument 'SUBJECTS', or --inbox, or --stream.")
     asked = [*subjects, f"{session.link().client.options.inbox_prefix}.>"] if matching else subjects
 
-    def prepare(link: Link) -> None:
+    def prepare(link: ClientLink) -> None:
         for subject in asked:
             link.subscribe(subject, queue=queue)
 
@@ -193,7 +193,7 @@ def _words(policy: Reply) -> str:
     return known.get(kind, "")
 
 
-def _stream_of(link: Link, subjects: list[str]) -> str:
+def _stream_of(link: ClientLink, subjects: list[str]) -> str:
     if not subjects:
         raise click.UsageError("Missing argument 'SUBJECTS', or --stream.")
     names = link.api("STREAM.NAMES", {"subject": subjects[0]}).get("streams") or []
@@ -203,7 +203,7 @@ def _stream_of(link: Link, subjects: list[str]) -> str:
     return str(names[0])
 
 
-def _durable(link: Link, stream: str, name: str, config: Reply) -> Reply:
+def _durable(link: ClientLink, stream: str, name: str, config: Reply) -> Reply:
     """A durable consumer, made if it is not there."""
     try:
         return link.api(f"CONSUMER.INFO.{stream}.{name}")

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from slipstream.cli.connection import Failure
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.client.wire import ClientTimeout, NoResponders
 from slipstream.units import MILLISECOND_NS
 
@@ -39,7 +39,9 @@ def chosen_servers(given: dict[str, Any]) -> Reply:
     return {name: value for name, value in fields.items() if value}
 
 
-def ask_servers(link: Link, what: str, body: Reply | None = None, *, expected: int = 0) -> list[tuple[Reply, int]]:
+def ask_servers(
+    link: ClientLink, what: str, body: Reply | None = None, *, expected: int = 0
+) -> list[tuple[Reply, int]]:
     """The answers of all servers to `VARZ`, `CONNZ`, `JSZ`, ..., or to the plain ping (`""`).
 
     Args:
@@ -58,7 +60,7 @@ def ask_servers(link: Link, what: str, body: Reply | None = None, *, expected: i
 
 
 def ask_all(
-    link: Link, subject: str, body: Reply | bytes | None = None, *, expected: int = 0
+    link: ClientLink, subject: str, body: Reply | bytes | None = None, *, expected: int = 0
 ) -> list[tuple[Reply, int]]:
     """The same for a subject that every server answers; the body may be something else than JSON."""
     client = link.client
@@ -83,7 +85,7 @@ def ask_all(
     return sorted(answers, key=lambda answer: str(answer[0]["server"]["name"]))
 
 
-def one_server(link: Link, what: str, name: str, body: Reply | None = None) -> Reply:
+def one_server(link: ClientLink, what: str, name: str, body: Reply | None = None) -> Reply:
     """The answer of the server called `name` (or the connected one).
 
     Raises:
@@ -94,7 +96,7 @@ def one_server(link: Link, what: str, name: str, body: Reply | None = None) -> R
     return ask_server(link, here.server_id if is_here else _server_id(link, name), what, body)
 
 
-def ask_server(link: Link, server_id: str, what: str, body: Reply | None = None) -> Reply:
+def ask_server(link: ClientLink, server_id: str, what: str, body: Reply | None = None) -> Reply:
     """The answer of a server whose id is known.
 
     Raises:
@@ -107,7 +109,7 @@ def ask_server(link: Link, server_id: str, what: str, body: Reply | None = None)
     return _read(message.payload)
 
 
-def _server_id(link: Link, name: str) -> str:
+def _server_id(link: ClientLink, name: str) -> str:
     for answer, _ in ask_servers(link, ""):
         if name in (answer["server"]["name"], answer["server"]["id"]):
             return str(answer["server"]["id"])

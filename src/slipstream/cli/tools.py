@@ -87,10 +87,10 @@ def req(session: Session, subject: str, message: str) -> None:
 @_shared
 def sub(session: Session, subject: str, queue: str, count: int) -> None:
     """Show the messages of SUBJECT, until Ctrl-C."""
-    from slipstream.cli.link import Link
+    from slipstream.cli.link import ClientLink
     from slipstream.cli.listening import listen
 
-    def prepare(link: Link) -> None:
+    def prepare(link: ClientLink) -> None:
         link.subscribe(subject, queue=queue)
 
     def ready() -> None:

@@ -17,7 +17,7 @@ import click
 
 from slipstream.cli.connection import EndlessCommand, Failure, Session
 from slipstream.cli.human import format_bytes, visible
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.system import ask_server, one_server
 from slipstream.cli.types import DURATION
 from slipstream.units import SECOND_NS
@@ -90,7 +90,7 @@ def _print_screens(look: Callable[[], _Picture], pause: Callable[[float], None],
         before = now
 
 
-def _over_system(link: Link, name: str, options: dict[str, Any]) -> Callable[[], _Picture]:
+def _over_system(link: ClientLink, name: str, options: dict[str, Any]) -> Callable[[], _Picture]:
     def look() -> _Picture:
         varz = ask_server(link, server_id, "VARZ")["data"]
         connections = ask_server(link, server_id, "CONNZ", options)["data"]["connections"] or []

@@ -22,8 +22,8 @@ __all__ = [
     "ClientTimeout",
     "ConnectionLost",
     "NoResponders",
+    "ReceivedInfo",
     "ServerAddress",
-    "ServerInfo",
     "ServerRefused",
     "WireOptions",
     "read_url",
@@ -55,7 +55,7 @@ class NoResponders(ClientError):
     """Nobody subscribes to the subject of a request."""
 
 
-class ServerInfo(msgspec.Struct, kw_only=True):
+class ReceivedInfo(msgspec.Struct, kw_only=True):
     """The fields of INFO that a client acts on."""
 
     server_id: str = ""

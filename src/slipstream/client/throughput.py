@@ -19,14 +19,14 @@ from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.kernels.client.serverscan import Scanner
 from slipstream.units import KIB
 
-__all__ = ["Publishing", "Receiving", "publish_frames"]
+__all__ = ["PublishLoad", "Receiving", "publish_frames"]
 
 _SEND_BYTES = 128 * KIB  # large enough that system calls do not count, small enough to stay in the cache
 _LOOK_EVERY = 64  # chunks a blocking sender sends between two looks at what the server says
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publishing:
+class PublishLoad:
     """Publish on one connection for each entry of `subjects`; a connection rotates over the subjects of its entry."""
 
     url: str
@@ -79,7 +79,7 @@ def _chunks(subjects: Sequence[str], size: int, messages: int) -> Iterator[memor
 
 
 class _Publisher:
-    def __init__(self, job: Publishing) -> None:
+    def __init__(self, job: PublishLoad) -> None:
         if job.messages < 0 or job.size < 0 or not all(job.subjects):
             raise ClientError("publishing needs a subject for every connection, and no negative numbers")
         self._job = job

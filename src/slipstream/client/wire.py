@@ -29,8 +29,8 @@ from slipstream.client.options import (
     ClientTimeout,
     ConnectionLost,
     NoResponders,
+    ReceivedInfo,
     ServerAddress,
-    ServerInfo,
     ServerRefused,
     WireOptions,
     read_url,
@@ -45,7 +45,7 @@ __all__ = [
     "ConnectionLost",
     "Message",
     "NoResponders",
-    "ServerInfo",
+    "ReceivedInfo",
     "ServerRefused",
     "WireClient",
     "WireOptions",
@@ -71,7 +71,7 @@ class WireClient:
         """
         endpoint = read_url(url, options or WireOptions())
         self.options = endpoint.options
-        self.info = ServerInfo()
+        self.info = ReceivedInfo()
         self._decoder = Decoder()
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._behind = memoryview(self._buffer)[:_BEHIND_BYTES]
@@ -278,7 +278,7 @@ class WireClient:
 
     def _read_info(self, text: bytes) -> None:
         try:
-            self.info = msgspec.json.decode(text, type=ServerInfo)
+            self.info = msgspec.json.decode(text, type=ReceivedInfo)
         except UNREADABLE as error:
             raise ConnectionLost(f"the server's INFO is not usable: {error}") from error
 

@@ -13,8 +13,8 @@ from slipstream.config.account_options import (
 from slipstream.config.checker import (
     Checker,
     Key,
+    KeyTable,
     Kind,
-    Table,
     go_type,
     quote,
     read_map,
@@ -80,7 +80,7 @@ def _account_nkey(_checker: Checker, value: Value, _key: str) -> str:
 
 # --- limits, JetStream, tracing --------------------------------------------------------------------------------------
 
-LIMITS: Final = Table(
+LIMITS: Final = KeyTable(
     Key("max_connections max_conn", INTEGER, "Client connections of the account.", reloadable=True),
     Key("max_subscriptions max_subs", INTEGER, "Subscriptions of the account.", reloadable=True),
     Key("max_payload max_pay", ("size", INTEGER[1]), "Size of a message of the account.", reloadable=True),
@@ -119,7 +119,7 @@ def _cluster_traffic(_checker: Checker, value: Value, key: str) -> str:
 _SIZE: Final[Kind] = ("size", _size)
 _COUNT: Final[Kind] = ("integer", _size)
 
-ACCOUNT_JETSTREAM: Final = Table(
+ACCOUNT_JETSTREAM: Final = KeyTable(
     Key("max_memory max_mem mem memory", _SIZE, "Memory its streams may use; -1 means no limit.", reloadable=True),
     Key(
         "max_store max_file max_disk store disk",
@@ -193,7 +193,7 @@ def _trace_sampling(_checker: Checker, value: Value, key: str) -> int:
     )
 
 
-MSG_TRACE: Final = Table(
+MSG_TRACE: Final = KeyTable(
     Key("dest", ("subject", _trace_dest), "Where traces are published.", reloadable=True),
     Key("sampling", ("percent", _trace_sampling), "Share of sampled requests that are traced.", reloadable=True),
     unknown='Unknown field {} parsing account message trace map/struct "msg_trace"',
@@ -214,7 +214,7 @@ def _msg_trace(checker: Checker, value: Value, key: str) -> MsgTraceOptions | No
     return MsgTraceOptions(**fields)  # type: ignore[arg-type]  # the table names its fields
 
 
-ACCOUNT: Final = Table(
+ACCOUNT: Final = KeyTable(
     Key("nkey", ("account key", _account_nkey), "Public key of the account (`A...`).", reloadable=True),
     Key("users", ("list of users", users), "Users of the account.", reloadable=True),
     Key("default_permissions", ("map", permissions), "Permissions of users that have none.", reloadable=True),

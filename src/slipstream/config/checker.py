@@ -27,9 +27,9 @@ __all__ = [
     "CheckDeclared",
     "Checker",
     "Key",
+    "KeyTable",
     "Kind",
     "Reader",
-    "Table",
     "go_type",
     "quote",
     "read_map",
@@ -115,7 +115,7 @@ class Key:
         self.reloadable = reloadable
 
 
-class Table:
+class KeyTable:
     """The keys of one kind of map."""
 
     __slots__ = ("_index", "keys", "unknown")
@@ -132,7 +132,7 @@ class Table:
         return self._index.get(name) or self._index.get(name.lower())
 
 
-def read_map(checker: Checker, value: Value, table: Table) -> dict[str, object]:
+def read_map(checker: Checker, value: Value, table: KeyTable) -> dict[str, object]:
     """Check a map by a table and return the fields it sets.
 
     Errors are collected in `checker`; the result then lacks those fields.

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from slipstream.config.account_options import PermissionsOptions
-from slipstream.config.checker import Checker, Key, Reader, Table, go_type, quote, read_map, refusal
+from slipstream.config.checker import Checker, Key, KeyTable, Reader, go_type, quote, read_map, refusal
 from slipstream.config.listener_keys import compression, lazy_tls, simple_authorization
 from slipstream.config.listener_options import (
     ClusterOptions,
@@ -132,7 +132,7 @@ def _route_ping_interval(checker: Checker, value: Value, key: str) -> int:
     return interval_ns
 
 
-CLUSTER: Final = Table(
+CLUSTER: Final = KeyTable(
     Key(
         "name",
         ("string", without_blanks("cluster")),
@@ -188,7 +188,7 @@ def _gateway_url(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
     return (checked_url(value, text(checker, value, key), "gateway"),)
 
 
-REMOTE_GATEWAY: Final = Table(
+REMOTE_GATEWAY: Final = KeyTable(
     Key("name", STRING, "Name of the remote cluster."),
     Key("url", ("URL", _gateway_url), "Where it is reached.", field="urls"),
     Key("urls", ("list of URLs", urls("gateway")), "Where it is reached."),
@@ -208,7 +208,7 @@ def _gateways(checker: Checker, value: Value, _key: str) -> tuple[RemoteGatewayO
     return tuple(found)
 
 
-GATEWAY: Final = Table(
+GATEWAY: Final = KeyTable(
     Key("name", ("string", without_blanks("gateway")), "Name of this cluster in the super cluster."),
     Key("listen", LISTEN, "Address and port.", field=""),
     Key("host net", STRING, "Address."),
@@ -312,7 +312,7 @@ def _migrate(checker: Checker, value: Value, _key: str) -> dict[str, object]:
     return {"jetstream_cluster_migrate": True, "leader_migrate_delay_ns": delay_ns}
 
 
-PROXY: Final = Table(
+PROXY: Final = KeyTable(
     Key("url", STRING, "URL of the proxy."),
     Key("username", STRING, "User of the proxy."),
     Key("password", STRING, "Password of the proxy."),
@@ -332,7 +332,7 @@ def _first_info_timeout(checker: Checker, value: Value, key: str) -> object:
 
 _DENIED: Final = ("list of subjects", subject_list(queue_allowed=False))
 
-LEAF_REMOTE: Final = Table(
+LEAF_REMOTE: Final = KeyTable(
     Key("urls url", ("list of URLs", _remote_urls), "Where the remote is reached."),
     Key("account local", STRING, "Local account that is connected; `$G` if missing."),
     Key("credentials creds", STRING, "File with the credentials."),
@@ -390,7 +390,7 @@ def _ignored_replicas(checker: Checker, value: Value, key: str) -> dict[str, obj
     return {}
 
 
-MQTT: Final = Table(
+MQTT: Final = KeyTable(
     Key("listen", LISTEN, "Address and port.", field=""),
     Key("host net", STRING, "Address."),
     Key("port", INTEGER, "Port; -1 lets the system choose."),

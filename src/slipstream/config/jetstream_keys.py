@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slipstream.config.checker import Checker, Key, Kind, Reader, Table, go_type, quote, read_map, refusal
+from slipstream.config.checker import Checker, Key, KeyTable, Kind, Reader, go_type, quote, read_map, refusal
 from slipstream.config.declared_keys import DECLARED
 from slipstream.config.jetstream_options import (
     JetStreamAuditOptions,
@@ -142,14 +142,14 @@ def _audit_size(checker: Checker, value: Value, key: str) -> int:
 
 _SIZE: Final[Kind] = ("size", storage_size())
 
-BATCH_LIMITS: Final = Table(
+BATCH_LIMITS: Final = KeyTable(
     Key("max_inflight_per_stream", INTEGER, "Open batches of a stream."),
     Key("max_inflight_total", INTEGER, "Open batches of the server."),
     Key("max_msgs", INTEGER, "Messages of a batch."),
     Key("timeout", ("duration", duration_text), "Time between the messages of a batch.", field="timeout_ns"),
 )
 
-JETSTREAM_LIMITS: Final = Table(
+JETSTREAM_LIMITS: Final = KeyTable(
     Key("max_ack_pending", INTEGER, "Largest `max_ack_pending` of a consumer."),
     Key("max_ha_assets", INTEGER, "Replicated streams and consumers of the server."),
     Key("max_request_batch", INTEGER, "Largest `batch` of a pull request."),
@@ -162,7 +162,7 @@ JETSTREAM_LIMITS: Final = Table(
     Key("batch", ("map", _batch_limits), "Limits of batch publishing."),
 )
 
-TPM: Final = Table(
+TPM: Final = KeyTable(
     Key("keys_file", STRING, "File with the sealed key."),
     Key("encryption_password", STRING, "Password of the key."),
     Key("srk_password", STRING, "Password of the storage root key."),
@@ -170,12 +170,12 @@ TPM: Final = Table(
     Key("cipher", ("`chachapoly` or `aes`", _cipher), "As in the block."),
 )
 
-AUDIT: Final = Table(
+AUDIT: Final = KeyTable(
     Key("max_age", ("duration", _audit_age), "Age at which records go; by default they stay.", field="max_age_ns"),
     Key("max_bytes", ("size", _audit_size), "Size of the trail: the oldest records go."),
 )
 
-JETSTREAM: Final = Table(
+JETSTREAM: Final = KeyTable(
     Key("enabled enable", BOOLEAN, "Turn JetStream on or off, keeping the other settings."),
     Key("store_dir storedir store", STRING, "Directory of the streams."),
     Key(

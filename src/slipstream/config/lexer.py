@@ -11,7 +11,7 @@ The language, as nats-server 2.15 reads it:
     value     := map | array | "text" | 'text' | ( block ) | number [unit] | date | boolean | $NAME | text
     comment   := '#' or '//' to the end of the line
 
-Positions are character offsets into the text; `Source` turns them into nats-server's line and column. Regular
+Positions are character offsets into the text; `ConfigText` turns them into nats-server's line and column. Regular
 expressions use possessive repeats only, so a scan is linear in the text and needs no stack.
 
 Invariants: the scanner raises `ConfigSyntaxError` or nothing; it never reads past the text; it ends with `EOF`.
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import Final, NoReturn
 
 from slipstream.config.limits import CONFIG_DEPTH_MAX
-from slipstream.config.source import Source
+from slipstream.config.source import ConfigText
 
 __all__ = ["Item", "scan"]
 
@@ -79,7 +79,7 @@ _END_EXPECTED = {
 }
 
 
-def scan(source: Source) -> Iterator[Item]:
+def scan(source: ConfigText) -> Iterator[Item]:
     """Yield the items of a text, ending with `EOF`.
 
     Raises:
@@ -153,7 +153,7 @@ class _Scanner:
 
     __slots__ = ("pos", "source", "text")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConfigText) -> None:
         self.source = source
         self.text = source.text
         self.pos = 0  # next character to read

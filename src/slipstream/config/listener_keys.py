@@ -8,8 +8,8 @@ from typing import Final
 from slipstream.config.checker import (
     Checker,
     Key,
+    KeyTable,
     Reader,
-    Table,
     go_type,
     quote,
     read_map,
@@ -82,7 +82,7 @@ def _simple_timeout(_checker: Checker, value: Value, _key: str) -> int:
     return SECOND_NS
 
 
-SIMPLE_AUTHORIZATION: Final = Table(
+SIMPLE_AUTHORIZATION: Final = KeyTable(
     Key("user username", STRING, "The one user of this listener."),
     Key("password pass", STRING, "Its password."),
     Key("token", STRING, "A token instead of a user."),
@@ -118,7 +118,7 @@ def _headers(checker: Checker, value: Value, _key: str) -> dict[str, str]:
     return headers
 
 
-WEBSOCKET: Final = Table(
+WEBSOCKET: Final = KeyTable(
     Key("listen", LISTEN, "Address and port.", field=""),
     Key("host net", STRING, "Address."),
     Key("port", INTEGER, "Port; -1 lets the system choose."),
@@ -164,7 +164,7 @@ def http_api(checker: Checker, value: Value, _key: str) -> HttpApiOptions:
     return HttpApiOptions(**read_map(checker, value, HTTP_API))  # type: ignore[arg-type]  # the table names its fields
 
 
-HTTP_API: Final = Table(
+HTTP_API: Final = KeyTable(
     Key("listen", LISTEN, "Address and port.", field=""),
     Key("host net", STRING, "Address."),
     Key("port", INTEGER, "Port; -1 lets the system choose."),
@@ -196,7 +196,7 @@ def _leaf_nkey(checker: Checker, value: Value, key: str) -> str:
     return nkey
 
 
-LEAF_USER: Final = Table(
+LEAF_USER: Final = KeyTable(
     Key("user username", STRING, "Name of the user."),
     Key("password pass", STRING, "Its password."),
     Key("account", STRING, "Account it is bound to."),
@@ -216,7 +216,7 @@ def _leaf_users(checker: Checker, value: Value, _key: str) -> tuple[LeafUserOpti
     return tuple(users)
 
 
-LEAF_AUTHORIZATION: Final = Table(
+LEAF_AUTHORIZATION: Final = KeyTable(
     Key("user username", STRING, "The one user of this listener."),
     Key("password pass", STRING, "Its password."),
     Key("nkey", ("user key", _leaf_nkey), "Public key instead of a user."),
@@ -269,7 +269,7 @@ def _thresholds(checker: Checker, value: Value, key: str) -> tuple[int, ...]:
     return tuple(duration_text(checker, entry, key) for entry in value.data)
 
 
-COMPRESSION: Final = Table(
+COMPRESSION: Final = KeyTable(
     Key("mode", STRING, "`off`, `accept`, `s2_fast`, `s2_better`, `s2_best` or `s2_auto`."),
     Key(
         "rtt_thresholds thresholds rtts rtt",
@@ -314,7 +314,7 @@ def _duration_or(default_ns: int, name: str) -> Reader:
     return read
 
 
-LEAFNODES: Final = Table(
+LEAFNODES: Final = KeyTable(
     Key("listen", LISTEN, "Address and port.", field=""),
     Key("host net", STRING, "Address."),
     Key("port", INTEGER, "Port; -1 lets the system choose."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slipstream.config.checker import Checker, Key, Table, go_type, quote, read_map, refusal
+from slipstream.config.checker import Checker, Key, KeyTable, go_type, quote, read_map, refusal
 from slipstream.config.oidc_options import (
     CLAIM,
     OIDC_ALGORITHMS,
@@ -101,7 +101,7 @@ def _match(checker: Checker, value: Value, key: str) -> tuple[tuple[str, tuple[s
 _ACCOUNT: Final = ("string, may name claims", _name)
 _RIGHTS: Final = ("map, may name claims", _permissions)
 
-OIDC_RULE: Final = Table(
+OIDC_RULE: Final = KeyTable(
     Key(
         "match",
         ("map of claims to a value or values", _match),
@@ -128,7 +128,7 @@ def _rules(checker: Checker, value: Value, _key: str) -> tuple[OidcRuleOptions, 
     )
 
 
-OIDC: Final = Table(
+OIDC: Final = KeyTable(
     Key("issuer", ("URL", _url), "Who signs the tokens: exactly what they name as `iss`.", reloadable=True),
     Key(
         "audience aud",

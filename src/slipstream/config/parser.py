@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from slipstream.config import lexer
 from slipstream.config.limits import CONFIG_INCLUDE_DEPTH_MAX, CONFIG_INCLUDES_MAX, CONFIG_VARIABLE_DEPTH_MAX
 from slipstream.config.options import Position
-from slipstream.config.source import ConfigSyntaxError, Source
+from slipstream.config.source import ConfigSyntaxError, ConfigText
 from slipstream.errors import ConfigError
 from slipstream.limits import CONFIG_FILE_MAX_BYTES
 
@@ -67,7 +67,7 @@ class Value:
         return self.data
 
 
-_Place = tuple[Source, int, int]
+_Place = tuple[ConfigText, int, int]
 
 
 def parse_file(path: str, *, read: Reader, environment: Mapping[str, str]) -> Value:
@@ -93,7 +93,7 @@ def parse_text(
         ConfigError: the text is not a configuration.
     """
     loader = _Loader(read or _no_files, environment or {})
-    return loader.text(Source(name, text), include_depth=0, pending_variables=frozenset())
+    return loader.text(ConfigText(name, text), include_depth=0, pending_variables=frozenset())
 
 
 def _no_files(path: str) -> bytes:
@@ -117,10 +117,10 @@ class _Loader:
             raise ConfigError(_os_error_text(path, error), file=path) from None
         if len(content) > CONFIG_FILE_MAX_BYTES:
             raise ConfigError(f"{path}: configuration file is larger than {CONFIG_FILE_MAX_BYTES} bytes", file=path)
-        source = Source(path, content.decode("utf-8", "surrogateescape"))
+        source = ConfigText(path, content.decode("utf-8", "surrogateescape"))
         return self.text(source, include_depth=include_depth, pending_variables=frozenset())
 
-    def text(self, source: Source, *, include_depth: int, pending_variables: frozenset[str]) -> Value:
+    def text(self, source: ConfigText, *, include_depth: int, pending_variables: frozenset[str]) -> Value:
         """Parse one text.
 
         Args:
@@ -187,7 +187,7 @@ class _Loader:
             if name not in self.environment:
                 raise source.error(f"variable reference for '{name}' on line {line} can not be found", start, end)
             try:
-                text = Source(f"${name}", f"pk={self.environment[name]}")
+                text = ConfigText(f"${name}", f"pk={self.environment[name]}")
                 pending = pending_variables | {name}
                 parsed = self.text(text, include_depth=include_depth, pending_variables=pending)
                 assert isinstance(parsed.data, dict)
@@ -197,7 +197,7 @@ class _Loader:
         message = f"variable reference for '{name}' on line {line} could not be parsed: {reason}"
         raise source.error(message, start, end)
 
-    def included(self, source: Source, path: str, span: tuple[int, int], include_depth: int) -> dict[str, Value]:
+    def included(self, source: ConfigText, path: str, span: tuple[int, int], include_depth: int) -> dict[str, Value]:
         """The top-level entries of an included file."""
         self.include_count += 1
         reason = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slipstream.config.checker import Checker, Key, Kind, Reader, Table, go_type, quote, read_map, refusal
+from slipstream.config.checker import Checker, Key, KeyTable, Kind, Reader, go_type, quote, read_map, refusal
 from slipstream.config.listener_options import OCSPCacheOptions, OCSPOptions
 from slipstream.config.options import ResolverOptions
 from slipstream.config.parser import Value
@@ -172,7 +172,7 @@ def _resolver_preload(checker: Checker, value: Value, _key: str) -> dict[str, st
 
 # --- resolver --------------------------------------------------------------------------------------------------------
 
-RESOLVER: Final = Table(
+RESOLVER: Final = KeyTable(
     Key("type", STRING, "`full`, `cache` or `memory`."),
     Key("dir", STRING, "Directory of the account JWTs."),
     Key("allow_delete", BOOLEAN, "Accounts may be deleted over NATS."),
@@ -245,7 +245,7 @@ def _ocsp_url(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
     return (text(checker, value, key),)
 
 
-OCSP: Final = Table(
+OCSP: Final = KeyTable(
     Key("mode", ("`auto`, `always`, `must` or `never`", _ocsp_mode), "When to staple."),
     Key("url", ("URL", _ocsp_url), "Responder to ask.", field="urls"),
     Key("urls", ("list of URLs", _list_of_text("ocsp config")), "Responders to ask."),
@@ -268,7 +268,7 @@ def _cache_type(checker: Checker, value: Value, key: str) -> str:
     return kind
 
 
-OCSP_CACHE: Final = Table(
+OCSP_CACHE: Final = KeyTable(
     Key("type", ("`local` or `none`", _cache_type), "Where answers are kept."),
     Key("local_store", STRING, "Directory of a local cache."),
     Key("preserve_revoked", BOOLEAN, "Keep answers that revoke a certificate."),
@@ -304,7 +304,7 @@ def _trusted_proxies(checker: Checker, value: Value, _key: str) -> tuple[str, ..
     return tuple(keys)
 
 
-PROXIES: Final = Table(
+PROXIES: Final = KeyTable(
     Key("trusted", ("list of maps with `key`", _trusted_proxies), "Public keys of proxies.", field="trusted_proxies"),
 )
 
@@ -320,7 +320,7 @@ def _proxies(checker: Checker, value: Value, _key: str) -> dict[str, object]:
 _MAP: Final = "map"
 _BOTH: Final[Kind] = ("boolean or map", _ocsp)
 
-SERVER: Final = Table(
+SERVER: Final = KeyTable(
     # The client listener.
     Key("listen", LISTEN, "Address and port for clients.", field=""),
     Key("host net", STRING, "Address for clients."),

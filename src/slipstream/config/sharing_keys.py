@@ -18,8 +18,8 @@ from slipstream.config.account_options import (
 from slipstream.config.checker import (
     Checker,
     Key,
+    KeyTable,
     Reader,
-    Table,
     go_type,
     quote,
     read_map,
@@ -158,7 +158,7 @@ def _latency(checker: Checker, value: Value, _key: str) -> LatencyOptions:
     return LatencyOptions(**{"sampling": SERVICE_LATENCY_SAMPLING, **fields})  # type: ignore[arg-type]
 
 
-LATENCY: Final = Table(
+LATENCY: Final = KeyTable(
     Key(
         "sampling",
         ("percent or `headers`", _latency_sampling),
@@ -168,7 +168,7 @@ LATENCY: Final = Table(
     Key("subject", ("subject", _latency_subject), "Where measurements are published.", reloadable=True),
 )
 
-EXPORT: Final = Table(
+EXPORT: Final = KeyTable(
     Key("stream", ("subject", _subject_of("stream")), "Subject whose messages others may receive.", reloadable=True),
     Key("service", ("subject", _subject_of("service")), "Subject others may send requests to.", reloadable=True),
     Key("accounts", ("list of accounts", _account_list), "Who may import it; everybody if missing.", reloadable=True),
@@ -229,7 +229,7 @@ def _kind_of(value: Value, fields: dict[str, object], both: str) -> str | None:
 
 # --- imports ---------------------------------------------------------------------------------------------------------
 
-_SHARED: Final = Table(
+_SHARED: Final = KeyTable(
     Key("account", STRING, "Account that exports it.", reloadable=True),
     Key("subject", STRING, "Subject in that account.", reloadable=True),
 )
@@ -249,7 +249,7 @@ def _shared(kind: str) -> Reader:
     return read
 
 
-IMPORT: Final = Table(
+IMPORT: Final = KeyTable(
     Key("stream", ("map of account and subject", _shared("Stream")), "Messages to receive.", reloadable=True),
     Key("service", ("map of account and subject", _shared("Service")), "Service to use.", reloadable=True),
     Key("prefix", STRING, "Streams: tokens put before the subject.", reloadable=True),
@@ -313,7 +313,7 @@ def _weight(_checker: Checker, value: Value, _key: str) -> int:
     return data
 
 
-MAPPING_DESTINATION: Final = Table(
+MAPPING_DESTINATION: Final = KeyTable(
     Key("destination dest", STRING, "Subject messages are mapped to.", reloadable=True),
     Key("weight", ("percent", _weight), "Share of the messages; required.", reloadable=True),
     Key("cluster", STRING, "Only on servers of this cluster.", reloadable=True),

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from slipstream.config.options import Position
 from slipstream.errors import ConfigError
 
-__all__ = ["ConfigSyntaxError", "Source"]
+__all__ = ["ConfigSyntaxError", "ConfigText"]
 
 
 class ConfigSyntaxError(ConfigError):
@@ -22,7 +22,7 @@ class ConfigSyntaxError(ConfigError):
         return self.message
 
 
-class Source:
+class ConfigText:
     """One text with a name, and the arithmetic from offsets to lines and columns."""
 
     __slots__ = ("_newlines", "name", "text")

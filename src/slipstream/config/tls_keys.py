@@ -12,8 +12,8 @@ from typing import Final
 from slipstream.config.checker import (
     Checker,
     Key,
+    KeyTable,
     Reader,
-    Table,
     go_type,
     quote,
     read_map,
@@ -279,7 +279,7 @@ def _tls_timeout(checker: Checker, value: Value, key: str) -> int:
 
 _FLAG = ("boolean", _boolean)
 
-OCSP_PEER: Final = Table(
+OCSP_PEER: Final = KeyTable(
     Key("verify", _FLAG, "Check the certificates of peers with OCSP."),
     Key("ca_timeout", ("duration", seconds("ocsp peer")), "Wait for the responder.", field="ca_timeout_ns"),
     Key(
@@ -300,7 +300,7 @@ OCSP_PEER: Final = Table(
     unknown="error parsing tls peer config, unknown field [{}]",
 )
 
-TLS: Final = Table(
+TLS: Final = KeyTable(
     Key("cert_file", ("path", _filename), "Certificate chain of the server, PEM.", reloadable=True),
     Key("key_file", ("path", _filename), "Private key of the certificate, PEM.", reloadable=True),
     Key("ca_file", ("path", _filename), "Authorities that client certificates are checked against.", reloadable=True),

@@ -15,7 +15,7 @@ from slipstream.config.account_options import (
     SubjectPermissionOptions,
     UserOptions,
 )
-from slipstream.config.checker import Checker, Key, Reader, Table, go_type, quote, read_map, refusal, wrong_type
+from slipstream.config.checker import Checker, Key, KeyTable, Reader, go_type, quote, read_map, refusal, wrong_type
 from slipstream.config.durations import parse_duration
 from slipstream.config.parser import Value
 from slipstream.config.readers import BOOLEAN, STRING, integer, seconds, text, text_list
@@ -99,10 +99,10 @@ def _subject_problem(subject: str, *, queue_allowed: bool) -> str | None:
     return None
 
 
-def _subject_table(*, queue_allowed: bool) -> Table:
+def _subject_table(*, queue_allowed: bool) -> KeyTable:
     subjects = subject_list(queue_allowed=queue_allowed)
     queue = " `subject queue` allows a subscription in that queue group." if queue_allowed else ""
-    return Table(
+    return KeyTable(
         Key(
             "allow",
             ("list of subjects", subjects),
@@ -114,7 +114,7 @@ def _subject_table(*, queue_allowed: bool) -> Table:
     )
 
 
-def _subject_permission(table: Table) -> Reader:
+def _subject_permission(table: KeyTable) -> Reader:
     """A map with `allow` and `deny`, or the subjects allowed."""
     allowed = table.keys[0].read
 
@@ -148,7 +148,7 @@ def _response_expiry(_checker: Checker, value: Value, _key: str) -> int:
         raise refusal(value, f"error parsing expires: {error}") from None
 
 
-RESPONSES: Final = Table(
+RESPONSES: Final = KeyTable(
     Key(
         "max max_msgs max_messages max_responses",
         ("integer", _max_responses),
@@ -175,7 +175,7 @@ def _allow_responses(checker: Checker, value: Value, _key: str) -> ResponsePermi
     return ResponsePermissionOptions(**read_map(checker, value, RESPONSES))  # type: ignore[arg-type]
 
 
-PERMISSIONS: Final = Table(
+PERMISSIONS: Final = KeyTable(
     Key(
         "publish pub import",
         ("subjects, or map of allow and deny", _subject_permission(PUBLISH)),
@@ -212,7 +212,7 @@ def connection_types(checker: Checker, value: Value, key: str) -> tuple[str, ...
     return types
 
 
-USER: Final = Table(
+USER: Final = KeyTable(
     Key("user username", STRING, "Name of the user.", reloadable=True),
     Key("password pass", STRING, "Password, in clear or as bcrypt hash.", reloadable=True),
     Key("nkey", STRING, "Public user key (`U...`), instead of name and password.", reloadable=True),
@@ -317,7 +317,7 @@ def _xkey(checker: Checker, value: Value, key: str) -> str:
     return xkey
 
 
-AUTH_CALLOUT: Final = Table(
+AUTH_CALLOUT: Final = KeyTable(
     Key("issuer", ("account key", _issuer), "Public key that signs the answers of the service."),
     Key("account acc", STRING, "Account of the service; `$G` if missing."),
     Key(
@@ -353,7 +353,7 @@ def _oidc(checker: Checker, value: Value, key: str) -> object:
     return oidc(checker, value, key)
 
 
-AUTHORIZATION: Final = Table(
+AUTHORIZATION: Final = KeyTable(
     Key("user username", STRING, "The one user of the server.", reloadable=True),
     Key("password pass", STRING, "Its password, in clear or as bcrypt hash.", reloadable=True),
     Key("token", STRING, "A token instead of a user, in clear or as bcrypt hash.", reloadable=True),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from slipstream.declared.nodes import DeclarationError, NodeKind, Place
+from slipstream.declared.nodes import DeclarationError, NodeKind, TextPlace
 from slipstream.declared.reading import Declared, read_nodes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def read_block(block: Value) -> Declared:
     return read_nodes(_ConfigNode(block), "declared")
 
 
-def block_problem(block: Value) -> tuple[str, Place] | None:
+def block_problem(block: Value) -> tuple[str, TextPlace] | None:
     """What is wrong with a block, and where; None if nothing is."""
     try:
         read_block(block)
@@ -56,9 +56,9 @@ class _ConfigNode:
         return "number" if isinstance(data, int | float) else "word"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TextPlace:
         at = self._value.position
-        return Place(at.file, at.line, at.column)
+        return TextPlace(at.file, at.line, at.column)
 
     @property
     def text(self) -> str:
@@ -71,7 +71,7 @@ class _ConfigNode:
     def is_variable(self) -> bool:
         return self._value.used_as_variable
 
-    def entries(self) -> Iterable[tuple[str | None, Place, _ConfigNode]]:
+    def entries(self) -> Iterable[tuple[str | None, TextPlace, _ConfigNode]]:
         assert isinstance(self._value.data, dict)
         for name, value in self._value.data.items():
             node = _ConfigNode(value)

@@ -7,13 +7,13 @@ from typing import Literal, NamedTuple, Protocol
 
 from slipstream.errors import SlipstreamError
 
-__all__ = ["DeclarationError", "Node", "NodeKind", "Place"]
+__all__ = ["DeclarationError", "NodeKind", "TextPlace", "ValueNode"]
 
 # A word means what its field wants. Numbers and flags are only told apart where the syntax has done so already.
 NodeKind = Literal["map", "list", "word", "number", "flag", "null"]
 
 
-class Place(NamedTuple):
+class TextPlace(NamedTuple):
     """Where something is written."""
 
     file: str
@@ -27,14 +27,14 @@ class Place(NamedTuple):
 class DeclarationError(SlipstreamError):
     """What is declared cannot be read; the text names the place."""
 
-    def __init__(self, place: Place | None, message: str) -> None:
+    def __init__(self, place: TextPlace | None, message: str) -> None:
         """Say what is wrong, and where."""
         super().__init__(message if place is None else f"{place}: {message}")
         self.place = place
         self.message = message
 
 
-class Node(Protocol):
+class ValueNode(Protocol):
     """One value, read as far as it is asked for: aliases can make very much of a short text."""
 
     @property
@@ -43,7 +43,7 @@ class Node(Protocol):
         ...
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TextPlace:
         """Where it is."""
         ...
 
@@ -57,10 +57,10 @@ class Node(Protocol):
         """Whether it is there for others to refer to, so that its key need not mean anything."""
         ...
 
-    def entries(self) -> Iterable[tuple[str | None, Place, Node]]:
+    def entries(self) -> Iterable[tuple[str | None, TextPlace, ValueNode]]:
         """Keys of a map with their places and values; None for a key that is no text."""
         ...
 
-    def elements(self) -> Iterable[Node]:
+    def elements(self) -> Iterable[ValueNode]:
         """The elements of a list."""
         ...

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from slipstream.buckets import bucket_config, object_config
 from slipstream.declared.differences import differences, user_metadata
-from slipstream.declared.nodes import Place
+from slipstream.declared.nodes import TextPlace
 from slipstream.declared.reading import Declaration, Declared
 
 __all__ = ["Infos", "Step", "consumers_needed", "plan"]
@@ -39,7 +39,7 @@ class Step:
     verb: str  # of the API
     body: Reply | None
     changes: tuple[str, ...] = ()  # lines `- field: value` and `+ field: value`
-    place: Place | None = None  # of the declaration
+    place: TextPlace | None = None  # of the declaration
 
 
 def consumers_needed(declared: Declared, streams: Infos) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from slipstream.buckets import is_bucket_name
-from slipstream.declared.nodes import DeclarationError, Node, Place
+from slipstream.declared.nodes import DeclarationError, TextPlace, ValueNode
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, STREAM_CONFIG
 from slipstream.jetstream.gojson.bind import BOOL, DURATION, TIME, GoEnum, GoInt, GoList, GoMap, GoPointer, GoStruct
 from slipstream.nearness import near
@@ -33,7 +33,7 @@ class Declaration:
 
     name: str
     fields: dict[str, Any]
-    place: Place
+    place: TextPlace
     consumers: dict[str, Declaration] | None = None  # None: nothing is said about them
 
 
@@ -46,7 +46,7 @@ class Declared:
     objects: dict[str, Declaration] = field(default_factory=dict)
 
 
-def read_nodes(root: Node, what: str) -> Declared:
+def read_nodes(root: ValueNode, what: str) -> Declared:
     """Read everything; `what` is said where the outermost map is meant.
 
     Raises:
@@ -70,7 +70,7 @@ class _Reader:
         self._values = 0
 
     def declarations(
-        self, node: Node | None, what: str, fields: Mapping[str, Any], *, has_consumers: bool = False
+        self, node: ValueNode | None, what: str, fields: Mapping[str, Any], *, has_consumers: bool = False
     ) -> Iterator[Declaration]:
         """Things by their names."""
         if node is None or node.kind == "null":
@@ -91,7 +91,9 @@ class _Reader:
                     values[key] = self.value(value, fields[key], key)
             yield Declaration(name, values, place, consumers)
 
-    def mapping(self, node: Node, what: str, known: tuple[str, ...] = ()) -> Iterator[tuple[str, Node, Place]]:
+    def mapping(
+        self, node: ValueNode, what: str, known: tuple[str, ...] = ()
+    ) -> Iterator[tuple[str, ValueNode, TextPlace]]:
         """Keys, the nodes of their values, and their places; only known keys if some are."""
         if node.kind != "map":
             raise DeclarationError(node.place, f"{what}: keys with values are expected")
@@ -111,7 +113,7 @@ class _Reader:
             seen[key] = place.line
             yield key, value, place
 
-    def value(self, node: Node, kind: Any, name: str) -> Any:
+    def value(self, node: ValueNode, kind: Any, name: str) -> Any:
         """A value as its field wants it."""
         self._count(node.place)
         if isinstance(kind, GoPointer):
@@ -131,7 +133,7 @@ class _Reader:
         except ValueError as error:
             raise DeclarationError(node.place, f"{name}: {error}") from None
 
-    def _count(self, place: Place) -> None:
+    def _count(self, place: TextPlace) -> None:
         self._values += 1
         if self._values > _VALUES_MAX:
             raise DeclarationError(place, f"more than {_VALUES_MAX} values")
@@ -143,20 +145,20 @@ def _fits(name: str, what: str) -> bool:
     return bool(name) and not any(letter in name for letter in " \t\r\n.*>/\\")
 
 
-def _written(node: Node, name: str) -> str:
+def _written(node: ValueNode, name: str) -> str:
     if node.kind in ("map", "list", "null"):
         raise DeclarationError(node.place, f"{name}: a value is expected")
     return node.text
 
 
-def _text(node: Node, name: str) -> str:
+def _text(node: ValueNode, name: str) -> str:
     text = _written(node, name)
     if node.kind != "word":
         raise DeclarationError(node.place, f"{name}: a text is expected; write it in quotes")
     return text
 
 
-def _scalar(node: Node, kind: Any, name: str) -> Any:
+def _scalar(node: ValueNode, kind: Any, name: str) -> Any:
     """A single value.
 
     Raises:

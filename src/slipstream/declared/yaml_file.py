@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from slipstream.declared.nodes import DeclarationError, NodeKind, Place
+from slipstream.declared.nodes import DeclarationError, NodeKind, TextPlace
 from slipstream.declared.reading import Declared, read_nodes
 
 __all__ = ["read_declarations"]
@@ -37,7 +37,7 @@ def read_declarations(text: str, file: str) -> Declared:
         message = error.problem or str(error)
         if error.problem_mark is None:
             raise DeclarationError(None, f"{file}: {message}") from error
-        raise DeclarationError(Place(file, error.problem_mark.line + 1), message) from error
+        raise DeclarationError(TextPlace(file, error.problem_mark.line + 1), message) from error
     except (yaml.YAMLError, RecursionError) as error:
         raise DeclarationError(None, f"{file} is not YAML: {error}") from error
     return Declared() if root is None else read_nodes(_YamlNode(root, file), "the file")
@@ -59,14 +59,14 @@ class _YamlNode:
         return _KINDS.get(self._node.id, "word")
 
     @property
-    def place(self) -> Place:
-        return Place(self._file, self._node.start_mark.line + 1)
+    def place(self) -> TextPlace:
+        return TextPlace(self._file, self._node.start_mark.line + 1)
 
     @property
     def text(self) -> str:
         return str(self._node.value)
 
-    def entries(self) -> Iterable[tuple[str | None, Place, _YamlNode]]:
+    def entries(self) -> Iterable[tuple[str | None, TextPlace, _YamlNode]]:
         """The entries of a mapping; what `<<` takes over comes last and yields to the mapping's own."""
         own = [(key, value) for key, value in self._node.value if key.tag != _MERGE]
         names = {key.value for key, _ in own if key.id == "scalar"}
@@ -75,7 +75,7 @@ class _YamlNode:
                 continue
             for other in value.value if value.id == "sequence" else [value]:
                 if other.id != "mapping" or other is self._node:
-                    place = Place(self._file, key.start_mark.line + 1)
+                    place = TextPlace(self._file, key.start_mark.line + 1)
                     raise DeclarationError(place, "<< takes over the entries of a mapping")
                 for more_key, more in other.value:
                     if more_key.id == "scalar" and more_key.tag != _MERGE and more_key.value not in names:
@@ -83,7 +83,7 @@ class _YamlNode:
                         own.append((more_key, more))
         for key, value in own:
             name = key.value if key.id == "scalar" else None
-            yield name, Place(self._file, key.start_mark.line + 1), _YamlNode(value, self._file)
+            yield name, TextPlace(self._file, key.start_mark.line + 1), _YamlNode(value, self._file)
 
     def elements(self) -> Iterable[_YamlNode]:
         return (_YamlNode(each, self._file) for each in self._node.value)

@@ -42,13 +42,13 @@ __all__ = [
     "Cancel",
     "Delivery",
     "LentFile",
+    "LiveSubscription",
     "OnMessage",
     "Ports",
     "Recovered",
     "ServerFacts",
     "SharedMemory",
     "StreamStores",
-    "Subscription",
 ]
 
 Cancel = Callable[[], None]
@@ -61,7 +61,7 @@ Delivery = tuple[bytes, bytes, bytes | None, bytes | None, bytes]
 """`(target, subject, reply, header, payload)`: routed by `target`, while the receiver sees `subject`."""
 
 
-class Subscription(Protocol):
+class LiveSubscription(Protocol):
     """A live subscription of the server itself."""
 
     def close(self) -> None:
@@ -207,19 +207,19 @@ class Ports(Protocol):
         """
         ...
 
-    def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> Subscription:
+    def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> LiveSubscription:
         """Receive what is published in the account on `subject`."""
         ...
 
-    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> Subscription:
+    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> LiveSubscription:
         """Let a kernel receive what is published in the account on `subject`; `taker` gets what is traced instead."""
         ...
 
-    def close_all(self, listening: list[Subscription]) -> None:
+    def close_all(self, listening: list[LiveSubscription]) -> None:
         """Listen no more on any of these, which `listen` gave: there may be very many."""
         ...
 
-    def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> Subscription:
+    def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> LiveSubscription:
         """Let a stream answer requests for single messages, which are published in the account on `subject`."""
         ...
 

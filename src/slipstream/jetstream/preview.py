@@ -17,7 +17,7 @@ from slipstream.jetstream.config.previewed import is_preview
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.ports import Subscription
+from slipstream.jetstream.ports import LiveSubscription
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["Preview"]
@@ -34,8 +34,8 @@ class Preview:
         """Watch the account's streams."""
         self._account = account
         self._ports = account.ports
-        self._listening: dict[str, list[Subscription]] = {}
-        self._info: Subscription | None = None  # there while some stream asks for it
+        self._listening: dict[str, list[LiveSubscription]] = {}
+        self._info: LiveSubscription | None = None  # there while some stream asks for it
         account.on_started.append(self._started)
         account.on_stopped.append(self._stopped)
 

@@ -23,7 +23,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.templated import TEMPLATE_OF_KEY, TemplateRule, is_template, rule_of
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.errors_table import ErrorSpec
-from slipstream.jetstream.ports import Cancel, Subscription
+from slipstream.jetstream.ports import Cancel, LiveSubscription
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.units import MIB, SECOND_NS
 
@@ -46,7 +46,7 @@ class _Template:
 
     stream: Stream
     rule: TemplateRule
-    subscription: Subscription
+    subscription: LiveSubscription
     held: dict[str, list[Held]] = field(default_factory=dict)  # name of a stream that is made → messages for it
     held_bytes: int = 0
     held_msgs: int = 0

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, ArchiveReader, encode_entry
 from slipstream.jetstream.backup.consumers import SavedState, encode_consumer
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.s2 import S2Reader, S2Writer
@@ -221,20 +221,20 @@ class SavedStream:
     def close(self) -> None:
         """See `SourceStream.close`. No file stays open."""
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[ArchiveEntry]:
         reader = ArchiveReader()
         for content in _contents(self._path):
             yield from reader.feed(content)
 
-    def _begin(self, entries: Iterator[Entry]) -> None:
-        first = next(entries, Entry())
+    def _begin(self, entries: Iterator[ArchiveEntry]) -> None:
+        first = next(entries, ArchiveEntry())
         if first.name != b"state.json":
             raise BadBackup("expected state.json first")
         state = msgspec.json.decode(first.payload, type=_State)
         last_ts_ns = parse_time(state.last_ts) if state.last_ts else 0
         self._bounds = _Bounds(state.last_seq, max(last_ts_ns, 0))
         for _ in range(state.consumer_count):
-            entry = next(entries, Entry())
+            entry = next(entries, ArchiveEntry())
             name = entry.name.decode("utf-8", "replace").removeprefix("consumers/")
             saved = msgspec.json.decode(entry.payload, type=_Consumer, strict=False)
             created_ns = self._created.get(name, self._now_ns)
@@ -253,12 +253,12 @@ def write_archive(store: FileStore, path: str) -> dict[str, Any]:
     }
     writer = S2Writer()
     with open(path, "wb") as file:
-        file.write(writer.write(MAGIC + encode_entry(Entry(b"state.json", payload=encode(state)))))
+        file.write(writer.write(MAGIC + encode_entry(ArchiveEntry(b"state.json", payload=encode(state)))))
         for name, consumer in sorted(consumers.items()):
             payload = encode_consumer(consumer, store.last_seq, consumer.config.ack_wait_ns)
-            file.write(writer.write(encode_entry(Entry(b"consumers/" + name, payload=payload))))
+            file.write(writer.write(encode_entry(ArchiveEntry(b"consumers/" + name, payload=payload))))
         for records in stored_messages(store):
-            entries = (Entry(subject, ts, seq, head, body) for seq, ts, subject, head, body in records)
+            entries = (ArchiveEntry(subject, ts, seq, head, body) for seq, ts, subject, head, body in records)
             file.write(writer.write(b"".join(map(encode_entry, entries))))
-        file.write(writer.write(encode_entry(Entry())) + writer.close())
+        file.write(writer.write(encode_entry(ArchiveEntry())) + writer.close())
     return state

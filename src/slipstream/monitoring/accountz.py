@@ -21,7 +21,7 @@ from slipstream.config.account_options import (
     MappingOptions,
 )
 from slipstream.monitoring.facts import Facts
-from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.query import BadRequest, UrlQuery
 from slipstream.monitoring.subsz import TableStats, stats_of
 
 __all__ = ["AccountDetail", "Accountz", "AccountzOptions", "account_detail", "accountz", "accountz_options"]
@@ -106,7 +106,7 @@ class Accountz(msgspec.Struct, omit_defaults=True, kw_only=True):
     account_detail: AccountDetail | None = None
 
 
-def accountz_options(query: Query) -> AccountzOptions:
+def accountz_options(query: UrlQuery) -> AccountzOptions:
     """The parameters of an HTTP request."""
     return AccountzOptions(account=query.text("acc"))
 

@@ -6,7 +6,7 @@ import msgspec
 
 from slipstream.accounts.account import Account
 from slipstream.monitoring.facts import Facts
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 
 __all__ = [
     "AccountStat",
@@ -65,7 +65,7 @@ class AccountStatz(msgspec.Struct, kw_only=True):
     account_statz: list[AccountStat]
 
 
-def accstatz_options(query: Query) -> AccountStatzOptions:
+def accstatz_options(query: UrlQuery) -> AccountStatzOptions:
     """The parameters of an HTTP request.
 
     Raises:

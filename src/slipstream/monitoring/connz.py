@@ -17,7 +17,7 @@ from slipstream.monitoring.client_facts import issuer_of, shown_token, text, use
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
 from slipstream.monitoring.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
-from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.query import BadRequest, UrlQuery
 from slipstream.monitoring.subsz import SubscriptionDetail, detail_of
 from slipstream.monitoring.worker import Steps
 from slipstream.protocol.connection import ClientConnection
@@ -149,7 +149,7 @@ _SORTS: dict[str, tuple[Callable[[_Row, int], int | str], bool]] = {
 _CLOSED_SORTS = ("stop", "reason")
 
 
-def connz_options(query: Query) -> ConnzOptions:
+def connz_options(query: UrlQuery) -> ConnzOptions:
     """The parameters of an HTTP request.
 
     Raises:

@@ -28,7 +28,7 @@ from slipstream.monitoring.ipqueuesz import ipqueuesz, ipqueuesz_options
 from slipstream.monitoring.jsz import NotLeader, jsz, jsz_options
 from slipstream.monitoring.leafz import leafz, leafz_options
 from slipstream.monitoring.metrics import metrics
-from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.query import BadRequest, UrlQuery
 from slipstream.monitoring.raftz import NO_RAFT, raftz, raftz_options
 from slipstream.monitoring.reply import Reply
 from slipstream.monitoring.routez import routez, routez_options
@@ -55,7 +55,7 @@ class Counted(Enum):
 class Endpoint(NamedTuple):
     """One path: how to read its parameters, how to answer, when to count, and its words on the index page."""
 
-    read: Callable[[Query], Any]
+    read: Callable[[UrlQuery], Any]
     answer: Callable[[Facts, Any], Reply | Steps[Reply]]
     counted: Counted
     words: str = ""
@@ -73,7 +73,7 @@ def _shown(answer: Callable[[Facts, Any], object]) -> Callable[[Facts, Any], Ste
     return answered
 
 
-def _nothing(_query: Query) -> None:
+def _nothing(_query: UrlQuery) -> None:
     return None
 
 
@@ -171,7 +171,7 @@ class Endpoints:
         try:
             if endpoint.counted is Counted.FIRST:
                 self._count(counted)
-            options = endpoint.read(Query(query))
+            options = endpoint.read(UrlQuery(query))
             if endpoint.counted is Counted.WHEN_READ:
                 self._count(counted)
             return (yield from in_steps(endpoint.answer(self._facts, options)))

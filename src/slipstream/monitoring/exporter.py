@@ -36,7 +36,7 @@ from slipstream.monitoring.limits import (
     MONITOR_PAGE,
     MONITOR_STEP_ENTRIES,
 )
-from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.query import BadRequest, UrlQuery
 from slipstream.monitoring.routez import RoutezOptions, routez
 from slipstream.monitoring.subsz import SubszOptions, subsz
 from slipstream.monitoring.varz import varz
@@ -99,7 +99,7 @@ _CONSUMER_AGES: Final = {
 }
 
 
-def prefix_of(query: Query) -> str:
+def prefix_of(query: UrlQuery) -> str:
     """`?prefix=nats`: another word before all names; empty for the exporter's own.
 
     Raises:

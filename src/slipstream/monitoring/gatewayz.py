@@ -12,7 +12,7 @@ from slipstream.monitoring.connz import ConnectionInfo
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
 from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 from slipstream.monitoring.routez import routez_options
 from slipstream.monitoring.subsz import SubscriptionDetail, detail_of
 from slipstream.monitoring.worker import Steps
@@ -72,7 +72,7 @@ class Gatewayz(msgspec.Struct, omit_defaults=True, kw_only=True):
     inbound_gateways: dict[str, list[RemoteGateway]]
 
 
-def gatewayz_options(query: Query) -> GatewayzOptions:
+def gatewayz_options(query: UrlQuery) -> GatewayzOptions:
     """The parameters of an HTTP request.
 
     Raises:

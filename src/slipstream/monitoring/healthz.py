@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from slipstream.monitoring.facts import Facts
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 
 __all__ = ["Health", "HealthError", "HealthzOptions", "healthz", "healthz_options"]
 
@@ -52,7 +52,7 @@ class Health(msgspec.Struct, omit_defaults=True, kw_only=True):
     errors: list[HealthError] = []
 
 
-def healthz_options(query: Query) -> HealthzOptions:
+def healthz_options(query: UrlQuery) -> HealthzOptions:
     """The parameters of an HTTP request.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from slipstream.monitoring.facts import Facts
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 
 __all__ = ["IpqueueszOptions", "ipqueuesz", "ipqueuesz_options"]
 
@@ -27,7 +27,7 @@ class QueueInfo(msgspec.Struct):
     pending: int
 
 
-def ipqueuesz_options(query: Query) -> IpqueueszOptions:
+def ipqueuesz_options(query: UrlQuery) -> IpqueueszOptions:
     """The parameters of an HTTP request.
 
     Raises:

@@ -19,7 +19,7 @@ from slipstream.monitoring.jetstream_facts import (
     after_received,
 )
 from slipstream.monitoring.limits import MONITOR_PAGE
-from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.query import BadRequest, UrlQuery
 from slipstream.monitoring.worker import Steps
 
 __all__ = ["AccountJetStream", "Jsz", "JszOptions", "NotLeader", "jsz", "jsz_account", "jsz_options"]
@@ -104,7 +104,7 @@ class Jsz(msgspec.Struct, omit_defaults=True, kw_only=True):
     at_rest: AtRestProgress | None = None
 
 
-def jsz_options(query: Query) -> JszOptions:
+def jsz_options(query: UrlQuery) -> JszOptions:
     """The parameters of an HTTP request.
 
     Raises:

@@ -9,7 +9,7 @@ import msgspec
 from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 
 if TYPE_CHECKING:
     from slipstream.links.leafs.link import LeafLink
@@ -53,7 +53,7 @@ class Leafz(msgspec.Struct, kw_only=True):
     leafs: list[LeafEntry]
 
 
-def leafz_options(query: Query) -> LeafzOptions:
+def leafz_options(query: UrlQuery) -> LeafzOptions:
     """The parameters of an HTTP request.
 
     Raises:

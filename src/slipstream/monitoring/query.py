@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from slipstream.errors import SlipstreamError
 from slipstream.jetstream.gojson.scan import go_quote
 
-__all__ = ["BadRequest", "Query", "decode_component"]
+__all__ = ["BadRequest", "UrlQuery", "decode_component"]
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -27,7 +27,7 @@ class BadRequest(SlipstreamError):
     """A request that makes no sense: status 400 over HTTP, an error in the answer over `$SYS`."""
 
 
-class Query:
+class UrlQuery:
     """The part of a URL after the question mark."""
 
     def __init__(self, text: str) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slipstream.monitoring.facts import Facts
-    from slipstream.monitoring.query import Query
+    from slipstream.monitoring.query import UrlQuery
 
 __all__ = ["NO_RAFT", "RaftzOptions", "raftz", "raftz_options"]
 
@@ -25,7 +25,7 @@ class RaftzOptions(msgspec.Struct, kw_only=True):
     group: str = ""
 
 
-def raftz_options(query: Query) -> RaftzOptions:
+def raftz_options(query: UrlQuery) -> RaftzOptions:
     """The parameters of an HTTP request."""
     return RaftzOptions(account=query.text("acc"), group=query.text("group"))
 

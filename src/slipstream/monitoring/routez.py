@@ -12,7 +12,7 @@ from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
 from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 from slipstream.monitoring.subsz import SubscriptionDetail, detail_of
 from slipstream.monitoring.worker import Steps
 
@@ -75,7 +75,7 @@ class Routez(msgspec.Struct, omit_defaults=True, kw_only=True):
     routes: list[RouteEntry]
 
 
-def routez_options(query: Query) -> RoutezOptions:
+def routez_options(query: UrlQuery) -> RoutezOptions:
     """The parameters of an HTTP request.
 
     Raises:

@@ -13,7 +13,7 @@ from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import number
 from slipstream.monitoring.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
-from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.query import BadRequest, UrlQuery
 from slipstream.monitoring.worker import Steps
 
 __all__ = [
@@ -86,7 +86,7 @@ class Subsz(msgspec.Struct, omit_defaults=True, kw_only=True):
     subscriptions_list: list[SubscriptionDetail] = []
 
 
-def subsz_options(query: Query) -> SubszOptions:
+def subsz_options(query: UrlQuery) -> SubszOptions:
     """The parameters of an HTTP request.
 
     Raises:

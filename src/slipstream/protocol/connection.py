@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from slipstream.auth.authenticator import Identity
     from slipstream.auth.permissions import Permissions
     from slipstream.protocol.answers import AnswerAddresses
-    from slipstream.protocol.info import ConnectOptions
+    from slipstream.protocol.info import ConnectInfo
     from slipstream.protocol.peer import Peer
 
 __all__ = ["SUBSCRIPTIONS_AT_ONCE", "ClientConnection"]
@@ -184,7 +184,7 @@ class ClientConnection:
         if self.tracing:
             self._host.log("TRC", self, "->> [PING]")
 
-    def adopt(self, options: ConnectOptions) -> None:
+    def adopt(self, options: ConnectInfo) -> None:
         """Take what the client says of itself."""
         self.verbose = self.verbose if options.verbose is None else options.verbose
         self.pedantic = self.pedantic if options.pedantic is None else options.pedantic
@@ -421,7 +421,7 @@ class ClientConnection:
                 return
 
 
-def _claim(options: ConnectOptions) -> str:
+def _claim(options: ConnectInfo) -> str:
     """Who a client says it is, as the log shows it; nothing secret."""
     if options.nkey:
         return f"nkey:{options.nkey}"

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-__all__ = ["ConnectOptions", "ServerInfo", "decode_connect", "encode_info"]
+__all__ = ["ConnectInfo", "ServerInfo", "decode_connect", "encode_info"]
 
 
 class ServerInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -41,7 +41,7 @@ class ServerInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     xkey: str = ""
 
 
-class ConnectOptions(msgspec.Struct, kw_only=True):
+class ConnectInfo(msgspec.Struct, kw_only=True):
     """What a client says about itself in CONNECT. A field that is absent keeps the value it had before."""
 
     verbose: bool | None = None
@@ -65,13 +65,13 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     proxy_sig: str | None = None
 
 
-_connect_decoder = msgspec.json.Decoder(ConnectOptions)
+_connect_decoder = msgspec.json.Decoder(ConnectInfo)
 # Each part begins where the one before must end, so a text is looked through once.
 _odd_key = re.compile(rb'"[^"A-Z]*[A-Z][^"]*"\s*:').search
 _info_encoder = msgspec.json.Encoder()
 
 
-def decode_connect(text: bytes) -> ConnectOptions | None:
+def decode_connect(text: bytes) -> ConnectInfo | None:
     """The options of a CONNECT line, or None when it is not the JSON it should be.
 
     As lenient as nats-server: `null` says nothing, keys may be written in any case, bytes that are not UTF-8 are
@@ -83,11 +83,11 @@ def decode_connect(text: bytes) -> ConnectOptions | None:
         fields = msgspec.json.decode(text)
         if isinstance(fields, dict):
             fields = {key.lower(): value for key, value in fields.items()}
-        return msgspec.convert(fields, ConnectOptions)
+        return msgspec.convert(fields, ConnectInfo)
     except UnicodeDecodeError:
         return decode_connect(text.decode("utf-8", "replace").encode())
     except (msgspec.DecodeError, RecursionError):
-        return ConnectOptions() if text.strip() == b"null" else None
+        return ConnectInfo() if text.strip() == b"null" else None
 
 
 def encode_info(info: ServerInfo) -> bytes:

@@ -55,11 +55,11 @@ class Operations:
 
         Elsewhere the hub refuses it as it would an empty CONNECT.
         """
-        from slipstream.protocol.info import ConnectOptions
+        from slipstream.protocol.info import ConnectInfo
 
         client = self._client
         client.parser.awaiting_connect = False
-        self._host.authenticate(client, ConnectOptions())
+        self._host.authenticate(client, ConnectInfo())
         return client.state is State.READY or client.parser.paused
 
     def on_connect(self, text: bytes) -> None:

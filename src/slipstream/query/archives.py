@@ -17,7 +17,7 @@ from slipstream.spark.runtime.retention import read_retention
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from slipstream.query.stream_scan import StreamNow
+    from slipstream.query.stream_scan import QueriedStream
 
 __all__ = ["ArchivedMessages", "open_archived"]
 
@@ -52,7 +52,7 @@ class ArchivedMessages:
         raise QueryError(f"the files at {self._location} are replaced all the time; try again later")
 
 
-def open_archived(client: BulkClient, location: str, stream: StreamNow) -> ArchivedMessages:
+def open_archived(client: BulkClient, location: str, stream: QueriedStream) -> ArchivedMessages:
     """The archive of a stream; asked for after the stream, so that what that has no more is archived by now.
 
     Raises:

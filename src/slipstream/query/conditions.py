@@ -17,14 +17,14 @@ from slipstream.query.substrait import Call, Column, Constant, Node, UnknownExpr
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Wanted", "read_filter", "successor"]
+__all__ = ["WantedRows", "read_filter", "successor"]
 
 _COMPARISONS: Final[dict[str, Operator]] = {"equal": "=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _MIRRORED: Final[dict[Operator, Operator]] = {"=": "=", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRows:
     """What a filter asks for."""
 
     pushed: Pushed = field(default_factory=Pushed)
@@ -32,7 +32,7 @@ class Wanted:
     columns: frozenset[str] | None = frozenset()  # that it looks at; None if that is not known
 
 
-def read_filter(expression: Any, schema: pa.Schema) -> Wanted:
+def read_filter(expression: Any, schema: pa.Schema) -> WantedRows:
     """What a filter asks for.
 
     Args:
@@ -42,13 +42,13 @@ def read_filter(expression: Any, schema: pa.Schema) -> Wanted:
     import pyarrow as pa
 
     if expression is None:
-        return Wanted()
+        return WantedRows()
     try:
         root = read_expression(bytes(expression.to_substrait(schema)), schema.names)
     except (pa.ArrowException, UnknownExpression):
-        return Wanted(whole=False, columns=None)
+        return WantedRows(whole=False, columns=None)
     pushed, whole = _narrowed(list(_terms(root)))
-    return Wanted(pushed, whole, frozenset(_fields(root)))
+    return WantedRows(pushed, whole, frozenset(_fields(root)))
 
 
 def successor(text: str) -> str | None:

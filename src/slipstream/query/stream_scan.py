@@ -18,13 +18,13 @@ import pyarrow.dataset as ds
 
 from slipstream.bulk import BulkClient, BulkError, ConnectOptions, connect
 from slipstream.bulk.arrow import DEFAULT_COLUMNS, message_schema
-from slipstream.query.conditions import Wanted, read_filter
+from slipstream.query.conditions import WantedRows, read_filter
 from slipstream.query.errors import QueryError
 
 if TYPE_CHECKING:
     from slipstream.query.archives import ArchivedMessages
 
-__all__ = ["ScanReport", "StreamDataset", "StreamNow", "stream_now"]
+__all__ = ["QueriedStream", "ScanReport", "StreamDataset", "stream_now"]
 
 _BATCH_BYTES: Final = 4 << 20
 _CONSTANT_ROWS: Final = 1 << 17  # of a batch that has no content
@@ -36,7 +36,7 @@ _SCHEMA: Final = message_schema(DEFAULT_COLUMNS).set(0, _NAME)
 
 
 @dataclass(frozen=True)
-class StreamNow:
+class QueriedStream:
     """What a stream has when a query begins."""
 
     name: str
@@ -60,7 +60,7 @@ class ScanReport:
     counted: bool = False  # the server's index counted; no message was read
 
 
-def stream_now(client: BulkClient, name: str) -> StreamNow | None:
+def stream_now(client: BulkClient, name: str) -> QueriedStream | None:
     """Ask for a stream; None if there is none of this name."""
     try:
         info = client.stream_info(name)
@@ -70,7 +70,7 @@ def stream_now(client: BulkClient, name: str) -> StreamNow | None:
         raise
     state = info["state"]
     first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
-    return StreamNow(name, info["identity"], first, state["last_seq"])
+    return QueriedStream(name, info["identity"], first, state["last_seq"])
 
 
 class StreamDataset(ds.Dataset):  # type: ignore[misc]
@@ -79,7 +79,7 @@ class StreamDataset(ds.Dataset):  # type: ignore[misc]
     def __init__(
         self,
         reach: ConnectOptions,
-        stream: StreamNow,
+        stream: QueriedStream,
         archive: ArchivedMessages | None = None,
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class StreamScan:
     def __init__(
         self,
         reach: ConnectOptions,
-        stream: StreamNow,
+        stream: QueriedStream,
         archive: ArchivedMessages | None,
         columns: tuple[str, ...],
         expression: Any,
@@ -153,7 +153,7 @@ class StreamScan:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         """Rows that pass the filter, with the columns that were asked for and perhaps others."""
         if self._wanted.whole:
-            yield from self._batches(_needed(self._columns, Wanted()))
+            yield from self._batches(_needed(self._columns, WantedRows()))
             return
         read = _needed(self._columns, self._wanted)
         rows = pa.RecordBatchReader.from_batches(message_schema(read), self._batches(read))
@@ -228,7 +228,7 @@ class StreamScan:
             raise QueryError(f"messages of {stream.name} were archived and dropped while the query ran; run it again")
 
 
-def _needed(columns: tuple[str, ...], wanted: Wanted) -> tuple[str, ...]:
+def _needed(columns: tuple[str, ...], wanted: WantedRows) -> tuple[str, ...]:
     """Columns to read: those that were asked for, and those that the filter looks at; the stream's name is known."""
     looked_at = DEFAULT_COLUMNS if wanted.columns is None else wanted.columns
     needed = [name for name in DEFAULT_COLUMNS if (name in columns and name != "stream") or name in looked_at]

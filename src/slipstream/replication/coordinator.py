@@ -30,7 +30,7 @@ from slipstream.replication.ids import NO_NODE, group_name, short_id
 from slipstream.replication.meta.entries import Assignment, Node
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.placement import Surroundings
-from slipstream.replication.meta.responsibility import Answers, StreamView, who_answers
+from slipstream.replication.meta.responsibility import Responsibility, StreamRole, who_answers
 from slipstream.replication.meta.state import MetaState
 from slipstream.replication.peer_calls import PeerCalls
 from slipstream.replication.stepdown import next_leader
@@ -213,16 +213,16 @@ class Coordinator:
         known = self._place.reachable.get(node) or self.state.nodes.get(node)
         return self.node.name if node == self.node.id else known.name if known is not None else ""
 
-    def stream(self, account: str, name: str) -> StreamView:
+    def stream(self, account: str, name: str) -> StreamRole:
         """See `ClusterView`."""
         assignment = self.state.find(account, name)
         if assignment is None:
-            return StreamView.MISSING
+            return StreamRole.MISSING
         here = self.hosting.view(account, name)
         if here is not None:
             return here
         there = sum(peer in self.online for peer in assignment.peers)
-        return StreamView.ELSEWHERE if there > len(assignment.peers) // 2 else StreamView.LEADERLESS
+        return StreamRole.ELSEWHERE if there > len(assignment.peers) // 2 else StreamRole.LEADERLESS
 
     def step_down(self, body: bytes) -> Callable[[], None]:
         """The leader of the meta group is to be another: what has it be so.
@@ -307,11 +307,11 @@ class Coordinator:
 
         def judge(call: str) -> bool | ApiError:
             verdict = who_answers(call, account, self)
-            if verdict is Answers.HANDLE:
+            if verdict is Responsibility.HANDLE:
                 return TableError(table.CLUSTER_UN_SUPPORT_FEATURE) if call.startswith(_REFUSED) else True
-            if verdict is Answers.NOT_FOUND:
+            if verdict is Responsibility.NOT_FOUND:
                 return TableError(table.STREAM_NOT_FOUND)
-            return TableError(table.CLUSTER_NOT_AVAIL) if verdict is Answers.UNAVAILABLE else False
+            return TableError(table.CLUSTER_NOT_AVAIL) if verdict is Responsibility.UNAVAILABLE else False
 
         return judge
 

@@ -26,7 +26,7 @@ from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.meta.entries import Assignment
-from slipstream.replication.meta.responsibility import StreamView
+from slipstream.replication.meta.responsibility import StreamRole
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.stream_replica import StreamReplica
 
@@ -107,14 +107,14 @@ class Hosting:
         """Those of them that this server leads."""
         return [(assignment, group) for assignment, group in self.groups() if group.is_leader]
 
-    def view(self, account: str, name: str) -> StreamView | None:
+    def view(self, account: str, name: str) -> StreamRole | None:
         """What this server knows of a stream that is kept here; None: it is not."""
         kept = self._kept.get((account, name))
         if kept is None:
             return None
         if self.led(account, name) is not None:
-            return StreamView.LED_HERE
-        return StreamView.LEADERLESS if kept.leaderless_ticks >= _LEADERLESS_TICKS else StreamView.ELSEWHERE
+            return StreamRole.LED_HERE
+        return StreamRole.LEADERLESS if kept.leaderless_ticks >= _LEADERLESS_TICKS else StreamRole.ELSEWHERE
 
     def is_up_to_date(self, assignment: Assignment) -> Stream | None:
         """The stream of an assignment, if it runs here and is as that says."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 
 from slipstream.config.durations import parse_duration
-from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.query import BadRequest, UrlQuery
 from slipstream.rest.limits import ANSWER_TIMEOUT_MAX_NS, ANSWER_TIMEOUT_NS
 from slipstream.rest.message_headers import from_http, header_block
 from slipstream.rest.steps import HttpProblem
@@ -54,7 +54,7 @@ class ApiCall(msgspec.Struct, frozen=True):
 
     method: str
     path: tuple[str, ...]  # decoded, without the empty piece in front
-    query: Query
+    query: UrlQuery
     headers: CallHeaders
     body: bytes = b""
 

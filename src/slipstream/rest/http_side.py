@@ -16,7 +16,7 @@ from typing import Final
 
 import h11
 
-from slipstream.monitoring.query import Query, decode_component
+from slipstream.monitoring.query import UrlQuery, decode_component
 from slipstream.rest.call import ApiCall, CallHeaders
 from slipstream.rest.known_heads import KnownAnswers, KnownHeads, phrase
 from slipstream.rest.limits import HEAD_BYTES_MAX
@@ -222,7 +222,7 @@ class HttpSide:
         if self._first:
             self._heads.learn(self._first, head, headers)
             self._first = b""
-        return ApiCall(head.method.decode("ascii"), pieces, Query(query), headers, bytes(self._body))
+        return ApiCall(head.method.decode("ascii"), pieces, UrlQuery(query), headers, bytes(self._body))
 
     def _refuse(self, problem: HttpProblem) -> bytes | None:
         """An answer to something that is not a proper request; the connection ends with it."""

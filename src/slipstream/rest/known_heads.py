@@ -17,7 +17,7 @@ from typing import Final
 
 import h11
 
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 from slipstream.rest.call import CallHeaders
 from slipstream.rest.limits import KNOWN_ANSWERS_MAX, KNOWN_HEAD_BYTES_MAX, KNOWN_HEADS_MAX, KNOWN_LINES_MAX
 
@@ -38,7 +38,7 @@ class RequestLine:
 
     method: str
     path: tuple[str, ...]
-    query: Query
+    query: UrlQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class KnownHeads:
         if found is None:
             return None
         method, path, query = (part or b"" for part in found.groups())
-        read = RequestLine(method.decode(), tuple(path.decode().split("/")), Query(query.decode()))
+        read = RequestLine(method.decode(), tuple(path.decode().split("/")), UrlQuery(query.decode()))
         if len(self._lines) >= KNOWN_LINES_MAX:
             self._lines.clear()
         if len(line) <= KNOWN_HEAD_BYTES_MAX:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slipstream.auth.callout.keys import NONCE_BYTES, SealError, ServerKeys
-from slipstream.auth.callout.request import SUBJECT, XKEY_HEADER, ClientFacts, ConnectFacts, ServerFacts, request
+from slipstream.auth.callout.request import SUBJECT, XKEY_HEADER, AskingServer, ClientFacts, ConnectFacts, request
 from slipstream.auth.callout.response import CalloutRefusal, Question, answered_user, end_of, target_of
 from slipstream.auth.identity import Denied, Granted, Identity, TokenLogin
 from slipstream.auth.jwt.rights import permissions_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.member import Member
     from slipstream.auth.callout.request import TlsClaims
     from slipstream.auth.identity import NeedsCallout, PeerFacts
-    from slipstream.auth.jwt.claims import Rights, UserClaims
+    from slipstream.auth.jwt.claims import RightsClaim, UserClaims
     from slipstream.auth.jwt.windows import Zones
     from slipstream.config.account_options import PermissionsOptions
     from slipstream.routing.deadlines import Timers
@@ -119,7 +119,7 @@ class Callouts:
         text = request(
             subject=question.issuer or question.account,
             user=question.user,
-            server=ServerFacts(
+            server=AskingServer(
                 name=hub.identity.name,
                 host=hub.host,
                 id=hub.identity.id,
@@ -189,7 +189,7 @@ class Callouts:
 
     def _identity(self, user: UserClaims, target: str, question: Question, needed: NeedsCallout) -> Identity:
         operators, now_ns = self._hub.logins.operators, self._hub.now_ns()
-        rights: Rights = user.nats
+        rights: RightsClaim = user.nats
         scope = None
         has_callout = target == question.account
         default: PermissionsOptions | None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.ids import RandomSource
     from slipstream.kernels.wire.interest import Subscription
-    from slipstream.protocol.info import ConnectOptions
+    from slipstream.protocol.info import ConnectInfo
     from slipstream.protocol.peer import Peer
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
@@ -288,7 +288,7 @@ class Hub:
             return self.authenticator.asks_for_credentials(kind_of(connection))
         return self.authenticator.is_auth_announced(kind_of(connection))
 
-    def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
+    def authenticate(self, connection: ClientConnection, connect: ConnectInfo) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
         self.logins.authenticate(connection, connect)
 

@@ -35,7 +35,7 @@ from slipstream.protocol.texts import CloseReason
 if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.protocol.connection import ClientConnection
-    from slipstream.protocol.info import ConnectOptions
+    from slipstream.protocol.info import ConnectInfo
     from slipstream.routing.callouts import Callouts
     from slipstream.routing.login_ends import LoginEnds
     from slipstream.routing.openid import OpenIdLogins
@@ -110,7 +110,7 @@ class Logins:
 
     # --- a login --------------------------------------------------------------------------------------------------
 
-    def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
+    def authenticate(self, connection: ClientConnection, connect: ConnectInfo) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
         cookies = connection.peer.cookies
         if cookies is not None:
@@ -160,7 +160,7 @@ class Logins:
         self._judge(connection, connect, facts, verdict)
 
     def _fetch_account(
-        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, account: str
+        self, connection: ClientConnection, connect: ConnectInfo, facts: PeerFacts, account: str
     ) -> None:
         """Get the account that a token names, and decide then."""
         assert self.operators is not None
@@ -186,7 +186,7 @@ class Logins:
             connection.suspend()
 
     def _ask_issuer(
-        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, needed: NeedsIssuer
+        self, connection: ClientConnection, connect: ConnectInfo, facts: PeerFacts, needed: NeedsIssuer
     ) -> None:
         """Let the keys of an OpenID issuer decide, at once or when they have come."""
         if self.openid is None:
@@ -213,7 +213,7 @@ class Logins:
         self,
         verdict: Granted | Denied | NeedsCallout,
         authenticator: Authenticator,
-        connect: ConnectOptions,
+        connect: ConnectInfo,
         facts: PeerFacts,
     ) -> Granted | Denied | NeedsCallout:
         """A verdict that took its time: users may have been changed by a reload meanwhile."""
@@ -226,7 +226,7 @@ class Logins:
     def _judge(
         self,
         connection: ClientConnection,
-        connect: ConnectOptions,
+        connect: ConnectInfo,
         facts: PeerFacts,
         verdict: Granted | Denied | NeedsCallout,
     ) -> None:
@@ -263,7 +263,7 @@ class Logins:
             self.ends.admitted(connection)
 
     def _call_out(
-        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, needed: NeedsCallout
+        self, connection: ClientConnection, connect: ConnectInfo, facts: PeerFacts, needed: NeedsCallout
     ) -> None:
         """Let an auth callout decide; nothing else of this client is looked at before."""
         from slipstream.auth.callout.request import tls_claims

@@ -26,7 +26,7 @@ from slipstream.kernels.wire.interest import GATEWAY, ROUTE, Route, Subscription
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.accounts.imports import StreamImport
-    from slipstream.routing.services import ServiceImport
+    from slipstream.routing.services import ServiceRelay
     from slipstream.subjects.mapping import AccountMappings
 
 __all__ = ["Planner", "StreamLink"]
@@ -54,7 +54,7 @@ class Planner:
         *,
         mappings: AccountMappings | None = None,
         links: Sequence[StreamLink] = (),
-        services: Sequence[ServiceImport] = (),
+        services: Sequence[ServiceRelay] = (),
     ) -> None:
         self._account = account
         self.mappings = mappings

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.member import Member
     from slipstream.routing.latency import LatencyProbe, LatencyReporter
 
-__all__ = ["REPLY_PREFIX", "Asked", "ResponseTable", "ServiceImport"]
+__all__ = ["REPLY_PREFIX", "Asked", "ResponseTable", "ServiceRelay"]
 
 REPLY_PREFIX = b"_R_."
 REQUEST_INFO = b"Nats-Request-Info"
@@ -177,7 +177,7 @@ class ResponseTable:
         return measured
 
 
-class ServiceImport:
+class ServiceRelay:
     """One service import at work: a listener in the importing account that passes requests on."""
 
     def __init__(

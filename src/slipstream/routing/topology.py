@@ -14,7 +14,7 @@ from slipstream.accounts.account import Account
 from slipstream.accounts.graph import AccountGraph, ResolvedAccount, build_accounts
 from slipstream.ids import RandomSource, new_nuid
 from slipstream.routing.planner import Planner, StreamLink
-from slipstream.routing.services import Asked, ResponseTable, ServiceImport
+from slipstream.routing.services import Asked, ResponseTable, ServiceRelay
 
 if TYPE_CHECKING:
     from slipstream.accounts.member import Member
@@ -65,8 +65,8 @@ class Topology:
         # What is between the accounts: by exporter and importer, and by importer.
         self._links: dict[str, dict[str, list[StreamLink]]] = {}
         self._imported_from: dict[str, set[str]] = {}
-        self._service_imports: dict[str, list[ServiceImport]] = {}
-        self._services: dict[int, ServiceImport] = {}  # by the id of their subscription
+        self._service_imports: dict[str, list[ServiceRelay]] = {}
+        self._services: dict[int, ServiceRelay] = {}  # by the id of their subscription
         self._asked: Asked = []
         self._claimed: set[str] = set()  # accounts of operator mode, which no configuration names
         self.graph = AccountGraph({})
@@ -125,7 +125,7 @@ class Topology:
         account.msg_trace = resolved.options.msg_trace
         account.traced_imports = [stream for stream in resolved.stream_imports if stream.allow_trace]
 
-    def service_of(self, subscription: Subscription) -> ServiceImport | None:
+    def service_of(self, subscription: Subscription) -> ServiceRelay | None:
         """The service import behind an internal subscription of a route, if it is one."""
         return self._services.get(id(subscription))
 
@@ -169,7 +169,7 @@ class Topology:
         for earlier in self._service_imports.get(name, ()):
             self._services.pop(id(earlier.subscription), None)
         services = [
-            ServiceImport(
+            ServiceRelay(
                 account,
                 self.accounts[service.exporter],
                 service.subject,

@@ -25,7 +25,7 @@ from slipstream.protocol.trace_request import TRACE_DEST, TraceRequest
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account, MessageTaker
     from slipstream.protocol.connection import ClientConnection
-    from slipstream.routing.services import ServiceImport
+    from slipstream.routing.services import ServiceRelay
 
 __all__ = ["MessageTrace"]
 
@@ -50,7 +50,7 @@ class MessageTrace:
         deliver: Deliver,
         now_ns: Callable[[], int],
         account_of: Callable[[Subscription], Account | None],
-        service_of: Callable[[Subscription], ServiceImport | None],
+        service_of: Callable[[Subscription], ServiceRelay | None],
     ) -> None:
         self.request = request
         self.events: list[dict[str, object]] = []
@@ -141,7 +141,7 @@ class MessageTrace:
         stored, unwanted, error = taker.take(subject, reply, body[:size], body[size:], only=self.request.only)
         self._add("js", stream=taker.name, subject=stored or None, nointerest=unwanted or None, error=error)
 
-    def _through(self, service: ServiceImport, subject: bytes, reply: bytes | None, size: int, body: bytes) -> int:
+    def _through(self, service: ServiceRelay, subject: bytes, reply: bytes | None, size: int, body: bytes) -> int:
         """A service import: the request goes on in the exporting account, traced if that account agrees."""
 
         def publish(remote: bytes, way_back: bytes | None, remote_size: int, remote_body: bytes) -> int:

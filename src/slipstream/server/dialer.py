@@ -10,10 +10,10 @@ from slipstream.units import SECOND_NS
 if TYPE_CHECKING:
     from slipstream.server.server import Server
 
-__all__ = ["Call", "Dialer"]
+__all__ = ["DialTarget", "Dialer"]
 
 
-class Call(Protocol):
+class DialTarget(Protocol):
     """A server that is to be reached: where, how often, and what logs say of it."""
 
     @property
@@ -60,7 +60,7 @@ class Dialer:
         self._calls: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def dial(self, call: Call, *, delay_ns: int = 0, again: bool = False) -> None:
+    def dial(self, call: DialTarget, *, delay_ns: int = 0, again: bool = False) -> None:
         """Connect.
 
         Args:
@@ -74,7 +74,7 @@ class Dialer:
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
-    async def _reach(self, call: Call, delay_ns: int, *, again: bool) -> None:
+    async def _reach(self, call: DialTarget, delay_ns: int, *, again: bool) -> None:
         server = self._server
         if delay_ns:
             await asyncio.sleep(delay_ns / SECOND_NS)
@@ -95,7 +95,7 @@ class Dialer:
                 return
             await asyncio.sleep(pause_ns / SECOND_NS)
 
-    async def _connect(self, call: Call, host: str, port: int) -> None:
+    async def _connect(self, call: DialTarget, host: str, port: int) -> None:
         await self._server.turns.loop.create_connection(call.protocol, host, port)
 
     def _level(self, attempts: int, *, again: bool) -> str:

@@ -24,7 +24,7 @@ from slipstream.units import SECOND_NS
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account, MessageTaker
     from slipstream.accounts.member import Member
-    from slipstream.jetstream.ports import Subscription as Listening
+    from slipstream.jetstream.ports import LiveSubscription
     from slipstream.kernels.fastpath.ackintake import AckIntake
     from slipstream.kernels.fastpath.handout import Batch
     from slipstream.kernels.fastpath.pointget import PointGet
@@ -265,7 +265,7 @@ class AccountPorts:
 
         return _Listening(self._account, self._account.subscribe(subject, take, queue, imports=True))
 
-    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> Listening:
+    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> LiveSubscription:
         """Let a kernel receive what is published in the account; `taker` gets what is traced instead."""
         if not self._takes_publishes and isinstance(intake, Intake):
             return _NotListening()
@@ -274,7 +274,7 @@ class AccountPorts:
             self._account.takers[subscription] = taker
         return _Listening(self._account, subscription)
 
-    def close_all(self, listening: list[Listening]) -> None:
+    def close_all(self, listening: list[LiveSubscription]) -> None:
         """Listen no more on any of these."""
         taken = [one.take() for one in listening if isinstance(one, _Listening)]
         for subscription in taken:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from slipstream.auth.jwt.checks import account_findings, activation_findings, blocks, operator_findings, user_findings
-from slipstream.auth.jwt.claims import AccountClaims, OperatorClaims, Rights, UserClaims
-from slipstream.auth.jwt.templates import EXPANSIONS_MAX, TemplateError, fill
+from slipstream.auth.jwt.claims import AccountClaims, OperatorClaims, RightsClaim, UserClaims
+from slipstream.auth.jwt.templates import EXPANSIONS_MAX, UserTemplateError, fill
 from slipstream.auth.jwt.token import decode_account, decode_activation, decode_operator, decode_user
 from slipstream.auth.jwt.windows import is_from, remaining_ns, seconds_of_day
 from slipstream.units import MINUTE_NS, SECOND_NS
@@ -193,7 +193,7 @@ def test_seconds_of_day(text: str, seconds: int | None) -> None:
     ],
 )
 def test_windows(start: str, end: str, at: str, minutes: int | None) -> None:
-    rights = msgspec.convert({"times": [{"start": start, "end": end}]}, Rights)
+    rights = msgspec.convert({"times": [{"start": start, "end": end}]}, RightsClaim)
     hour, minute = at.split(":")
     now_ns = int(datetime(2026, 5, 4, int(hour), int(minute), tzinfo=UTC).timestamp()) * SECOND_NS
     assert remaining_ns(rights, now_ns, zone) == (None if minutes is None else minutes * MINUTE_NS)
@@ -203,7 +203,7 @@ def test_windows(start: str, end: str, at: str, minutes: int | None) -> None:
 
 
 def test_no_window_is_no_limit() -> None:
-    assert remaining_ns(Rights(), 0, zone) == 0
+    assert remaining_ns(RightsClaim(), 0, zone) == 0
 
 
 def test_networks() -> None:
@@ -215,11 +215,11 @@ def test_networks() -> None:
     assert not is_from(["fe80::/10"], "1.2.3.4")
 
 
-def _filled(template: dict[str, Json], tags: list[str] | None = None) -> Rights:
+def _filled(template: dict[str, Json], tags: list[str] | None = None) -> RightsClaim:
     part = msgspec.convert({"issuer_account": account.public, "tags": tags}, type(UserClaims().nats))
     holder = AccountClaims(name="ACME", sub=account.public)
     holder.nats.tags = ["region:eu", "region:us"]
-    return fill(msgspec.convert(template, Rights), UserClaims(name="ann", sub=user.public, nats=part), holder)
+    return fill(msgspec.convert(template, RightsClaim), UserClaims(name="ann", sub=user.public, nats=part), holder)
 
 
 def test_templates() -> None:
@@ -251,5 +251,5 @@ def test_a_template_of_which_nothing_is_left_allows_nothing() -> None:
 )
 def test_templates_that_cannot_be_filled(template: dict[str, Json]) -> None:
     assert EXPANSIONS_MAX < 2**13
-    with pytest.raises(TemplateError):
+    with pytest.raises(UserTemplateError):
         _filled(template, ["t:1", "t:2"])

@@ -27,7 +27,7 @@ from slipstream.client.options import (
     ClientError,
     ClientTimeout,
     ConnectionLost,
-    ServerInfo,
+    ReceivedInfo,
     ServerRefused,
     WireOptions,
 )
@@ -129,7 +129,7 @@ class FakeClient:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
         self.options = WireOptions()
-        self.info = ServerInfo()
+        self.info = ReceivedInfo()
         self._end = end
 
     def detach(self) -> tuple[socket.socket, bytes]:

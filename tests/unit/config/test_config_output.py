@@ -74,16 +74,16 @@ def test_documentation_lists_every_name() -> None:
             assert set(key.names) <= words, key.names
 
 
-def _tables() -> list[slipstream.config.checker.Table]:
+def _tables() -> list[slipstream.config.checker.KeyTable]:
     """Every table of keys in the package, whether the documentation knows it or not."""
     from importlib import import_module
 
-    from slipstream.config.checker import Table
+    from slipstream.config.checker import KeyTable
 
     found = []
     for path in sorted((ROOT / "src" / "slipstream" / "config").glob("*_keys.py")):
         module = import_module(f"slipstream.config.{path.stem}")
-        found += [value for name, value in vars(module).items() if isinstance(value, Table) and name.isupper()]
+        found += [value for name, value in vars(module).items() if isinstance(value, KeyTable) and name.isupper()]
     return found
 
 

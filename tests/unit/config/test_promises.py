@@ -22,7 +22,7 @@ import slipstream.jetstream
 from slipstream.config.load import ConfigErrors
 from slipstream.config.validate import problems, unsupported
 from slipstream.jetstream.gojson.bind import GoStruct
-from slipstream.protocol.info import ConnectOptions
+from slipstream.protocol.info import ConnectInfo
 from slipstream.server.flags import FLAGS, overrides, parse_flags
 from slipstream.server.notices import notices
 from support.config_loading import loaded
@@ -117,7 +117,7 @@ def test_every_flag_is_a_key_or_has_a_row() -> None:
 
 
 def test_every_field_of_connect_has_a_row() -> None:
-    assert _rows("connect") == {field.encode_name for field in msgspec.structs.fields(ConnectOptions)}
+    assert _rows("connect") == {field.encode_name for field in msgspec.structs.fields(ConnectInfo)}
 
 
 def test_every_field_of_a_request_has_a_row() -> None:

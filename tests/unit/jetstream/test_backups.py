@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, ArchiveReader, encode_entry
 from slipstream.jetstream.backup.consumers import SavedState, state_of
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, consumer_state
@@ -187,22 +187,37 @@ class TestReceiving:
     @pytest.mark.parametrize(
         ("entries", "problem"),
         [
-            ([Entry(b"x", 1, 1)], "expected state.json first"),
-            ([Entry(b"state.json", payload=b"[]")], "error in state.json"),
-            ([Entry(b"state.json", payload=b'{"consumer_count":1}'), Entry(b"s.1", 1, 1)], "expected consumer, found"),
+            ([ArchiveEntry(b"x", 1, 1)], "expected state.json first"),
+            ([ArchiveEntry(b"state.json", payload=b"[]")], "error in state.json"),
             (
-                [Entry(b"state.json", payload=b'{"consumer_count":1}'), Entry(b"consumers/a.b", payload=b"{}")],
+                [ArchiveEntry(b"state.json", payload=b'{"consumer_count":1}'), ArchiveEntry(b"s.1", 1, 1)],
+                "expected consumer, found",
+            ),
+            (
+                [
+                    ArchiveEntry(b"state.json", payload=b'{"consumer_count":1}'),
+                    ArchiveEntry(b"consumers/a.b", payload=b"{}"),
+                ],
                 "missing",
             ),
-            ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 2), Entry(b"s.1", 6, 2)], "out of order"),
-            ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 0, b"", b"x")], "expected message sequence"),
-            ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 1)], "truncated"),
-            ([Entry(b"state.json", payload=b"{}"), Entry(), Entry(b"s.1", 5, 1)], "unexpected content"),
-            ([Entry(b"state.json", payload=b"{}"), Entry(b"", 5, 1), Entry()], "no valid subject"),
+            (
+                [ArchiveEntry(b"state.json", payload=b"{}"), ArchiveEntry(b"s.1", 5, 2), ArchiveEntry(b"s.1", 6, 2)],
+                "out of order",
+            ),
+            (
+                [ArchiveEntry(b"state.json", payload=b"{}"), ArchiveEntry(b"s.1", 5, 0, b"", b"x")],
+                "expected message sequence",
+            ),
+            ([ArchiveEntry(b"state.json", payload=b"{}"), ArchiveEntry(b"s.1", 5, 1)], "truncated"),
+            (
+                [ArchiveEntry(b"state.json", payload=b"{}"), ArchiveEntry(), ArchiveEntry(b"s.1", 5, 1)],
+                "unexpected content",
+            ),
+            ([ArchiveEntry(b"state.json", payload=b"{}"), ArchiveEntry(b"", 5, 1), ArchiveEntry()], "no valid subject"),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
-    def test_archives_that_make_no_sense(self, entries: list[Entry], problem: str) -> None:
+    def test_archives_that_make_no_sense(self, entries: list[ArchiveEntry], problem: str) -> None:
         world, writer = ConsumerWorld(), S2Writer()
         data = writer.write(MAGIC + b"".join(map(encode_entry, entries))) + writer.close()
         answer = {"config": {"name": "S", "subjects": ["s.*"], "storage": "memory"}, "state": {}}
@@ -214,7 +229,11 @@ class TestReceiving:
 
 class TestFormats:
     def test_archives_in_any_pieces(self) -> None:
-        entries = [Entry(b"a", -5, 0, b"h", b"p"), Entry(b"s" * 300, 1 << 60, 1 << 62, b"", bytes(5000)), Entry()]
+        entries = [
+            ArchiveEntry(b"a", -5, 0, b"h", b"p"),
+            ArchiveEntry(b"s" * 300, 1 << 60, 1 << 62, b"", bytes(5000)),
+            ArchiveEntry(),
+        ]
         data = MAGIC + b"".join(map(encode_entry, entries))
         for size in (1, 7, 1000, len(data)):
             reader = ArchiveReader()
@@ -344,8 +363,8 @@ class TestBombs:
     def test_messages_of_zeros_are_restored(self) -> None:
         """Well above what a backup usually gains, and far below what is refused."""
         world, writer = ConsumerWorld(), S2Writer()
-        entries = [Entry(b"state.json", 1, 0, b"", b'{"bytes":5000000,"first_seq":1,"last_seq":5}')]
-        entries += [Entry(b"s.a", 1, seq, b"", bytes(1_000_000)) for seq in range(1, 6)]
-        data = writer.write(MAGIC + b"".join(map(encode_entry, [*entries, Entry()]))) + writer.close()
+        entries = [ArchiveEntry(b"state.json", 1, 0, b"", b'{"bytes":5000000,"first_seq":1,"last_seq":5}')]
+        entries += [ArchiveEntry(b"s.a", 1, seq, b"", bytes(1_000_000)) for seq in range(1, 6)]
+        data = writer.write(MAGIC + b"".join(map(encode_entry, [*entries, ArchiveEntry()]))) + writer.close()
         answer = {"config": {"name": "S", "subjects": ["s.*"], "storage": "memory"}, "state": {}}
         assert restore(world, answer, data)["state"]["messages"] == 5

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from slipstream.bulk.arrow import DEFAULT_COLUMNS, message_schema
 from slipstream.bulk.narrowing import Pushed
 from slipstream.kernels.subjects.subject import matches
-from slipstream.query.conditions import Wanted, read_filter, successor
+from slipstream.query.conditions import WantedRows, read_filter, successor
 from slipstream.query.substrait import UnknownExpression, read_expression
 
 SCHEMA = message_schema(DEFAULT_COLUMNS)
@@ -74,7 +74,7 @@ def test_the_rest_is_checked_row_by_row(expression: Any, pushed: Pushed, columns
 
 
 def test_no_filter() -> None:
-    assert read_filter(None, SCHEMA) == Wanted()
+    assert read_filter(None, SCHEMA) == WantedRows()
 
 
 def test_what_is_not_understood_asks_for_everything() -> None:

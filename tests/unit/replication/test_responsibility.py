@@ -9,7 +9,7 @@ from re import findall
 
 import pytest
 
-from slipstream.replication.meta.responsibility import Answers, StreamView, who_answers
+from slipstream.replication.meta.responsibility import Responsibility, StreamRole, who_answers
 
 META_CALLS = (
     *("INFO", "STREAM.CREATE.S", "STREAM.UPDATE.S", "STREAM.DELETE.S", "STREAM.NAMES", "STREAM.LIST"),
@@ -27,32 +27,32 @@ STREAM_CALLS = (
 class View:
     is_meta_leader: bool = False
     is_leaderless: bool = False
-    streams: dict[str, StreamView] = field(default_factory=dict)
+    streams: dict[str, StreamRole] = field(default_factory=dict)
 
-    def stream(self, account: str, name: str) -> StreamView:
+    def stream(self, account: str, name: str) -> StreamRole:
         assert account == "A"
-        return self.streams.get(name, StreamView.MISSING)
+        return self.streams.get(name, StreamRole.MISSING)
 
 
 def test_the_meta_leader_answers_for_the_cluster() -> None:
     for call in META_CALLS:
-        assert who_answers(call, "A", View(is_meta_leader=True)) is Answers.HANDLE
-        assert who_answers(call, "A", View()) is Answers.SILENT
-        assert who_answers(call, "A", View(is_leaderless=True)) is Answers.UNAVAILABLE
+        assert who_answers(call, "A", View(is_meta_leader=True)) is Responsibility.HANDLE
+        assert who_answers(call, "A", View()) is Responsibility.SILENT
+        assert who_answers(call, "A", View(is_leaderless=True)) is Responsibility.UNAVAILABLE
 
 
 @pytest.mark.parametrize("call", STREAM_CALLS)
 def test_the_leader_of_a_stream_answers_for_it(call: str) -> None:
     for meta, leaderless in ((True, False), (False, False), (False, True)):
 
-        def verdict(stream: StreamView, meta: bool = meta, leaderless: bool = leaderless) -> Answers:
+        def verdict(stream: StreamRole, meta: bool = meta, leaderless: bool = leaderless) -> Responsibility:
             return who_answers(call, "A", View(meta, leaderless, {"S": stream}))
 
-        others = Answers.UNAVAILABLE if leaderless else Answers.SILENT
-        assert verdict(StreamView.LED_HERE) is Answers.HANDLE
-        assert verdict(StreamView.ELSEWHERE) is Answers.SILENT
-        assert verdict(StreamView.MISSING) is (Answers.NOT_FOUND if meta else others)
-        assert verdict(StreamView.LEADERLESS) is (Answers.UNAVAILABLE if meta else others)
+        others = Responsibility.UNAVAILABLE if leaderless else Responsibility.SILENT
+        assert verdict(StreamRole.LED_HERE) is Responsibility.HANDLE
+        assert verdict(StreamRole.ELSEWHERE) is Responsibility.SILENT
+        assert verdict(StreamRole.MISSING) is (Responsibility.NOT_FOUND if meta else others)
+        assert verdict(StreamRole.LEADERLESS) is (Responsibility.UNAVAILABLE if meta else others)
 
 
 @pytest.mark.parametrize("call", [*META_CALLS, *STREAM_CALLS])
@@ -61,15 +61,15 @@ def test_one_server_answers(call: str) -> None:
     for meta, leader in product(range(3), (0, 1, 2, None)):
         views = []
         for one in range(3):
-            stream = StreamView.LED_HERE if one == leader else StreamView.ELSEWHERE
-            views.append(View(one == meta, False, {"S": StreamView.LEADERLESS if leader is None else stream}))
-        assert sum(who_answers(call, "A", view) is not Answers.SILENT for view in views) == 1
+            stream = StreamRole.LED_HERE if one == leader else StreamRole.ELSEWHERE
+            views.append(View(one == meta, False, {"S": StreamRole.LEADERLESS if leader is None else stream}))
+        assert sum(who_answers(call, "A", view) is not Responsibility.SILENT for view in views) == 1
 
 
 def test_calls_that_streams_listen_to_are_left_to_them() -> None:
     for call in ("DIRECT.GET.S", "CONSUMER.MSG.NEXT.S.c", "UNKNOWN.S", "STREAM.NAMES.X", "INFOX"):
-        for stream in StreamView:
-            assert who_answers(call, "A", View(True, False, {"S": stream})) is Answers.SILENT
+        for stream in StreamRole:
+            assert who_answers(call, "A", View(True, False, {"S": stream})) is Responsibility.SILENT
 
 
 def test_every_call_of_the_api_has_somebody() -> None:
@@ -82,6 +82,6 @@ def test_every_call_of_the_api_has_somebody() -> None:
     }
     assert len(calls) > 30
     left_alone = {call for call in calls if call.startswith(("CONSUMER.MSG.NEXT", "DIRECT"))}
-    view = View(True, False, {"S": StreamView.LED_HERE})
-    silent = {call for call in calls - left_alone if who_answers(call, "A", view) is Answers.SILENT}
+    view = View(True, False, {"S": StreamRole.LED_HERE})
+    silent = {call for call in calls - left_alone if who_answers(call, "A", view) is Responsibility.SILENT}
     assert not silent

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from slipstream.monitoring.query import Query
+from slipstream.monitoring.query import UrlQuery
 from slipstream.protocol.ws_origin import OriginPolicy
 from slipstream.rest.call import ApiCall, CallHeaders
 from slipstream.rest.credentials import credentials
@@ -69,7 +69,7 @@ def test_a_message_sets_no_headers_of_http() -> None:
 
 def call(**headers: str) -> ApiCall:
     lines = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return ApiCall("GET", (), Query(""), CallHeaders(lines))
+    return ApiCall("GET", (), UrlQuery(""), CallHeaders(lines))
 
 
 def test_pages_need_to_be_allowed() -> None:

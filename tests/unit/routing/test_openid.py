@@ -14,7 +14,7 @@ from slipstream.auth.authenticator import Authenticator
 from slipstream.auth.identity import Denied, Granted, NeedsIssuer, PeerFacts
 from slipstream.config.oidc_options import OidcOptions
 from slipstream.config.options import Options
-from slipstream.protocol.info import ConnectOptions
+from slipstream.protocol.info import ConnectInfo
 from slipstream.routing.openid import REFETCH_MIN_NS, STALE_MAX_NS, OpenIdLogins
 from slipstream.units import MINUTE_NS, SECOND_NS
 from support.config_loading import options
@@ -90,7 +90,7 @@ class World:
             timer.callback()
 
     def login(self, text: str) -> None:
-        asked = self.authenticator.authenticate(ConnectOptions(auth_token=text), PeerFacts())
+        asked = self.authenticator.authenticate(ConnectInfo(auth_token=text), PeerFacts())
         assert isinstance(asked, NeedsIssuer)
         self.logins.decide(asked, "STANDARD", lambda verdict: self.verdicts.append(verdict))
 
@@ -184,7 +184,7 @@ def test_a_reload_keeps_the_keys_of_issuers_that_stay() -> None:
     world.login(token("k"))
     world.login(token("k", "https://b"))
     assert world.came() == [True]
-    asked = world.authenticator.authenticate(ConnectOptions(auth_token=token("k")), PeerFacts())
+    asked = world.authenticator.authenticate(ConnectInfo(auth_token=token("k")), PeerFacts())
     assert isinstance(asked, NeedsIssuer)
     world.use('{ issuer: "https://a", audience: nats, jwks: "https://c" }')
     assert world.came() == [False]  # whoever waited for b

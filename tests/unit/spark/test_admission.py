@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from slipstream.spark.runtime.stream_state import Measured, StreamState
 from slipstream.spark.source.admission import IDLE_SEQUENCES_MAX, BatchAdmission
-from slipstream.spark.source.offsets import Position
+from slipstream.spark.source.offsets import StreamPosition
 from slipstream.spark.source.options import ReadLimits
 
 SECOND = 1_000_000_000
@@ -22,8 +22,8 @@ class Streams:
     def states(self) -> dict[str, StreamState]:
         return {name: StreamState(name, "id", 1, len(sizes)) for name, sizes in self.sizes.items()}
 
-    def begin(self) -> dict[str, Position]:
-        return {name: Position(1, "id") for name in self.sizes}
+    def begin(self) -> dict[str, StreamPosition]:
+        return {name: StreamPosition(1, "id") for name in self.sizes}
 
     def measure(self, stream: str, first: int, last: int, max_messages: int | None, max_bytes: int | None) -> Measured:
         messages = size = 0

@@ -14,7 +14,7 @@ from slipstream.spark.lake import Lake, create_lake
 from slipstream.spark.lake.files import SCHEMA, write_file
 from slipstream.spark.runtime.stream_state import Measured, StreamState
 from slipstream.spark.source.admission import BatchAdmission
-from slipstream.spark.source.offsets import Position
+from slipstream.spark.source.offsets import StreamPosition
 from slipstream.spark.source.options import ReadLimits
 from support.lake_tables import FACTS, JOB, messages
 
@@ -186,7 +186,7 @@ def test_batches_cover_both_once_and_keep_to_the_limits(
     limits = ReadLimits(max_messages=max_messages, max_bytes=max_bytes, min_messages=min_messages)
     admission = BatchAdmission(limits, filtered=False, now_ns=0)
     measure = within_bytes(both.measure, limits)
-    at = Position(1, FACTS.identity)
+    at = StreamPosition(1, FACTS.identity)
     for _ in range(len(sizes) + 2):
         end = admission.next_end({"ORDERS": at}, states, measure, now_ns=0).positions["ORDERS"]
         if end == at:

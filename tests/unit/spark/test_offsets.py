@@ -10,16 +10,16 @@ import pytest
 from slipstream.spark.runtime.errors import DataLoss
 from slipstream.spark.runtime.retention import RetentionRisk, read_retention
 from slipstream.spark.runtime.stream_state import StreamState
-from slipstream.spark.source.offsets import Offset, OffsetError, Position
+from slipstream.spark.source.offsets import Offset, OffsetError, StreamPosition
 from slipstream.spark.source.positions import checked, range_start
 
 
 def test_the_form_in_a_checkpoint() -> None:
-    offset = Offset({"B": Position(7, "1/b"), "A": Position(1, "2/a")})
+    offset = Offset({"B": StreamPosition(7, "1/b"), "A": StreamPosition(1, "2/a")})
     text = json.dumps(offset.to_json())
     assert text == '{"v": 1, "s": {"A": {"q": 1, "id": "2/a"}, "B": {"q": 7, "id": "1/b"}}}'
     assert Offset.from_json(json.loads(text)) == offset
-    more = Offset({"A": Position(9, "2/a", oldest_ns=5, waits=True, joined_at=3)}).to_json()
+    more = Offset({"A": StreamPosition(9, "2/a", oldest_ns=5, waits=True, joined_at=3)}).to_json()
     assert more["s"]["A"] == {"q": 9, "id": "2/a", "t": 5, "f": 3, "w": True}
     again = Offset.from_json(more).positions["A"]
     assert (again.oldest_ns, again.waits, again.joined_at) == (5, True, 3)
@@ -48,17 +48,17 @@ def test_other_offsets_are_refused(value: object) -> None:
 
 
 def test_streams_that_moved() -> None:
-    begin = Offset({"A": Position(5, "a"), "B": Position(9, "b")})
+    begin = Offset({"A": StreamPosition(5, "a"), "B": StreamPosition(9, "b")})
     ends = {
-        "A": Position(8, "a"),
-        "B": Position(9, "b"),
-        "C": Position(3, "c"),
-        "D": Position(7, "d", joined_at=4),
+        "A": StreamPosition(8, "a"),
+        "B": StreamPosition(9, "b"),
+        "C": StreamPosition(3, "c"),
+        "D": StreamPosition(7, "d", joined_at=4),
     }
-    assert list(begin.streams_with(Offset(ends | {"E": Position(4, "e", joined_at=4)}))) == [
-        ("A", Position(5, "a"), Position(8, "a")),
-        ("C", Position(1, "c"), Position(3, "c")),
-        ("D", Position(4, "d"), Position(7, "d")),
+    assert list(begin.streams_with(Offset(ends | {"E": StreamPosition(4, "e", joined_at=4)}))) == [
+        ("A", StreamPosition(5, "a"), StreamPosition(8, "a")),
+        ("C", StreamPosition(1, "c"), StreamPosition(3, "c")),
+        ("D", StreamPosition(4, "d"), StreamPosition(7, "d")),
     ]
 
 
@@ -67,19 +67,21 @@ STATE = StreamState("A", "id", 10, 20)
 
 @pytest.mark.parametrize("seq", [10, 15, 20, 21])
 def test_a_good_place_stays(seq: int) -> None:
-    assert checked("A", Position(seq, "id"), STATE, fail=True) == Position(seq, "id")
+    assert checked("A", StreamPosition(seq, "id"), STATE, fail=True) == StreamPosition(seq, "id")
 
 
 @pytest.mark.parametrize(
     ("position", "state", "words", "instead"),
     [
-        (Position(9, "id"), STATE, "no longer holds messages 9 to 9", Position(10, "id")),
-        (Position(22, "id"), STATE, "ends at 20", Position(21, "id")),
-        (Position(15, "old"), STATE, "deleted and created again", Position(10, "id")),
-        (Position(15, "id"), None, "is gone", None),
+        (StreamPosition(9, "id"), STATE, "no longer holds messages 9 to 9", StreamPosition(10, "id")),
+        (StreamPosition(22, "id"), STATE, "ends at 20", StreamPosition(21, "id")),
+        (StreamPosition(15, "old"), STATE, "deleted and created again", StreamPosition(10, "id")),
+        (StreamPosition(15, "id"), None, "is gone", None),
     ],
 )
-def test_losses(position: Position, state: StreamState | None, words: str, instead: Position | None) -> None:
+def test_losses(
+    position: StreamPosition, state: StreamState | None, words: str, instead: StreamPosition | None
+) -> None:
     with pytest.raises(DataLoss, match=words):
         checked("A", position, state, fail=True)
     assert checked("A", position, state, fail=False) == instead
@@ -89,7 +91,7 @@ def test_replacement_of_older_messages_is_no_loss() -> None:
     def retention() -> RetentionRisk:
         return RetentionRisk(per_subject=1, messages=11)
 
-    assert checked("A", Position(3, "id"), STATE, fail=True, retention=retention) == Position(3, "id")
+    assert checked("A", StreamPosition(3, "id"), STATE, fail=True, retention=retention) == StreamPosition(3, "id")
     assert range_start("A", 3, STATE, adjust=False, retention=retention) == 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from slipstream.spark.source.offsets import Offset, Position
+from slipstream.spark.source.offsets import Offset, StreamPosition
 from slipstream.spark.source.progress import lag
 
 
@@ -16,7 +16,7 @@ class Progress:
 
 
 def offset(**places: int) -> dict[str, object]:
-    return Offset({name: Position(seq, "1/x") for name, seq in places.items()}).to_json()
+    return Offset({name: StreamPosition(seq, "1/x") for name, seq in places.items()}).to_json()
 
 
 def test_lag_by_stream() -> None:

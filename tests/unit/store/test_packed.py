@@ -14,7 +14,7 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.read_only import ReadOnlyDisk
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.packed import codecs as codecs_module
-from slipstream.jetstream.store.packed.blocks import BLOCK_BYTES, Table, find_blocks, pack_segment, read_table
+from slipstream.jetstream.store.packed.blocks import BLOCK_BYTES, BlockTable, find_blocks, pack_segment, read_table
 from slipstream.jetstream.store.packed.codecs import Codec, is_known
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.values import ALL, StoredMessage
@@ -189,7 +189,7 @@ def test_packing_is_a_bijection() -> None:
                 assert table is not None and table.size == HEADER_BYTES + size
                 assert read_table(data[HEADER_BYTES:], 78, len(data)) is None
                 assert find_blocks(data, 77).places == table.places
-    assert Table.decode(b"", 100) is None
+    assert BlockTable.decode(b"", 100) is None
 
 
 def test_a_chained_stream_is_packed_and_holds() -> None:

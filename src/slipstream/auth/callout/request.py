@@ -21,9 +21,9 @@ __all__ = [
     "AUDIENCE",
     "SUBJECT",
     "XKEY_HEADER",
+    "AskingServer",
     "ClientFacts",
     "ConnectFacts",
-    "ServerFacts",
     "TlsClaims",
     "request",
     "tls_claims",
@@ -34,7 +34,7 @@ AUDIENCE: Final = "nats-authorization-request"
 XKEY_HEADER: Final = b"Nats-Server-Xkey"
 
 
-class ServerFacts(msgspec.Struct, omit_defaults=True, kw_only=True):
+class AskingServer(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Who asks."""
 
     name: str
@@ -118,7 +118,7 @@ def _pem(der: bytes) -> str:
 
 
 class _Request(msgspec.Struct, omit_defaults=True, kw_only=True):
-    server_id: ServerFacts
+    server_id: AskingServer
     user_nkey: str
     client_info: ClientFacts
     connect_opts: ConnectFacts
@@ -131,7 +131,7 @@ def request(
     *,
     subject: str,
     user: str,
-    server: ServerFacts,
+    server: AskingServer,
     client: ClientFacts,
     connect: ConnectFacts,
     tls: TlsClaims | None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slipstream.auth.identity import PeerFacts
-    from slipstream.auth.jwt.claims import AccountClaims, AuthorizationAnswer, Rights, UserClaims
+    from slipstream.auth.jwt.claims import AccountClaims, AuthorizationAnswer, RightsClaim, UserClaims
     from slipstream.auth.jwt.windows import Zones
 
 __all__ = ["CalloutRefusal", "Question", "answered_user", "end_of", "target_of"]
@@ -133,7 +133,7 @@ def target_of(user: UserClaims, question: Question) -> str:
     return user.account
 
 
-def end_of(user: UserClaims, rights: Rights, question: Question, now_ns: int, zones: Zones) -> int:
+def end_of(user: UserClaims, rights: RightsClaim, question: Question, now_ns: int, zones: Zones) -> int:
     """When the connection of a user ends, 0: not by itself; after the last checks of whether it may begin.
 
     Raises:

@@ -18,12 +18,12 @@ from slipstream.auth.jwt.claims import (
     AuthorizationAnswer,
     Claims,
     DefaultPermissions,
-    Export,
-    Import,
+    ExportClaim,
+    ImportClaim,
     Limits,
     OperatorClaims,
     Permission,
-    Rights,
+    RightsClaim,
     UserClaims,
 )
 from slipstream.auth.jwt.token import InvalidToken, decode_activation
@@ -136,7 +136,7 @@ def _of_time(claims: Claims, now_s: int) -> Iterator[Finding]:
 # --- users -----------------------------------------------------------------------------------------------------------
 
 
-def _permissions(rights: Rights | DefaultPermissions) -> Iterator[Finding]:
+def _permissions(rights: RightsClaim | DefaultPermissions) -> Iterator[Finding]:
     yield from _permission(rights.sub, queues=True)
     yield from _permission(rights.pub, queues=False)
 
@@ -153,7 +153,7 @@ def _permission(permission: Permission, *, queues: bool) -> Iterator[Finding]:
             yield Finding(f'Permission Subject "{entry}" is not allowed to contain queue')
 
 
-def _limits_of_user(rights: Rights, zones: Zones) -> Iterator[Finding]:
+def _limits_of_user(rights: RightsClaim, zones: Zones) -> Iterator[Finding]:
     for network in rights.src or ():
         if not _is_network(network):
             yield Finding(f"invalid cidr {_quoted(network)} in user src limits")
@@ -182,7 +182,7 @@ def _is_network(text: str) -> bool:
 # --- accounts --------------------------------------------------------------------------------------------------------
 
 
-def _imports(imports: list[Import | None], account: str) -> Iterator[Finding]:
+def _imports(imports: list[ImportClaim | None], account: str) -> Iterator[Finding]:
     taken: dict[str, dict[str, None]] = {}
     for entry in imports:
         if entry is None:
@@ -202,7 +202,7 @@ def _imports(imports: list[Import | None], account: str) -> Iterator[Finding]:
         yield from import_findings(entry, account)
 
 
-def import_findings(entry: Import, account: str) -> Iterator[Finding]:
+def import_findings(entry: ImportClaim, account: str) -> Iterator[Finding]:
     """What is wrong with one import of an account."""
     if not entry.type:
         yield Finding('invalid import type: "unknown"')
@@ -224,7 +224,7 @@ def import_findings(entry: Import, account: str) -> Iterator[Finding]:
         yield from _import_token(entry, account)
 
 
-def _import_token(entry: Import, account: str) -> Iterator[Finding]:
+def _import_token(entry: ImportClaim, account: str) -> Iterator[Finding]:
     subject = _quoted(entry.subject)
     try:
         token = decode_activation(entry.token)
@@ -252,7 +252,7 @@ def _activation(claims: ActivationClaims) -> Iterator[Finding]:
         yield Finding("account_id is not an account public key")
 
 
-def _exports(exports: list[Export | None]) -> Iterator[Finding]:
+def _exports(exports: list[ExportClaim | None]) -> Iterator[Finding]:
     subjects: dict[str, list[str]] = {"service": [], "stream": []}
     for entry in exports:
         if entry is None:
@@ -270,7 +270,7 @@ def _exports(exports: list[Export | None]) -> Iterator[Finding]:
             yield Finding(f"{kind} export subject {_quoted(wide)} already exports {_quoted(narrow)}")
 
 
-def _export(entry: Export) -> Iterator[Finding]:
+def _export(entry: ExportClaim) -> Iterator[Finding]:
     is_service = entry.type == "service"
     if not entry.type:
         yield Finding('invalid export type: "unknown"')
@@ -299,7 +299,7 @@ def _export(entry: Export) -> Iterator[Finding]:
     yield from _info(entry.description, entry.info_url)
 
 
-def _token_position(entry: Export) -> Iterator[Finding]:
+def _token_position(entry: ExportClaim) -> Iterator[Finding]:
     position, subject = entry.account_token_position, entry.subject
     if not position:
         return

@@ -23,17 +23,17 @@ __all__ = [
     "AuthorizationAnswer",
     "AuthorizationAnswerPart",
     "Claims",
-    "Export",
+    "ExportClaim",
     "ExternalAuthorization",
     "GenericClaims",
-    "Import",
-    "JetStreamLimits",
+    "ImportClaim",
+    "JetStreamClaim",
     "Limits",
     "OperatorClaims",
     "OperatorPart",
     "Permission",
     "ResponsePermission",
-    "Rights",
+    "RightsClaim",
     "Scope",
     "UserClaims",
     "UserPart",
@@ -69,7 +69,7 @@ class TimeRange(msgspec.Struct):
     end: str = ""
 
 
-class Rights(msgspec.Struct, kw_only=True):
+class RightsClaim(msgspec.Struct, kw_only=True):
     """Rights and limits of a user; also what a scoped signing key gives to all of its users."""
 
     pub: Permission = msgspec.field(default_factory=Permission)
@@ -87,13 +87,13 @@ class Rights(msgspec.Struct, kw_only=True):
 
     def names_nothing(self) -> bool:
         """Whether no right and no limit is named, as a user of a scoped signing key has to."""
-        return all(getattr(self, name) == getattr(_NOTHING, name) for name in Rights.__struct_fields__)
+        return all(getattr(self, name) == getattr(_NOTHING, name) for name in RightsClaim.__struct_fields__)
 
 
-_NOTHING: Final = Rights()
+_NOTHING: Final = RightsClaim()
 
 
-class UserPart(Rights, kw_only=True):
+class UserPart(RightsClaim, kw_only=True):
     """`nats` of a user."""
 
     issuer_account: str = ""  # set when a signing key of the account signed
@@ -109,7 +109,9 @@ class Scope(msgspec.Struct, kw_only=True):
     key: str = ""
     role: str = ""
     description: str = ""
-    template: Rights = msgspec.field(default_factory=lambda: Rights(subs=NO_LIMIT, data=NO_LIMIT, payload=NO_LIMIT))
+    template: RightsClaim = msgspec.field(
+        default_factory=lambda: RightsClaim(subs=NO_LIMIT, data=NO_LIMIT, payload=NO_LIMIT)
+    )
 
 
 class Latency(msgspec.Struct):
@@ -119,7 +121,7 @@ class Latency(msgspec.Struct):
     results: str = ""
 
 
-class Export(msgspec.Struct, kw_only=True):
+class ExportClaim(msgspec.Struct, kw_only=True):
     """A stream or service on offer."""
 
     name: str = ""
@@ -137,7 +139,7 @@ class Export(msgspec.Struct, kw_only=True):
     info_url: str = ""
 
 
-class Import(msgspec.Struct, kw_only=True):
+class ImportClaim(msgspec.Struct, kw_only=True):
     """What an account takes from another."""
 
     name: str = ""
@@ -151,7 +153,7 @@ class Import(msgspec.Struct, kw_only=True):
     allow_trace: bool = False
 
 
-class JetStreamLimits(msgspec.Struct, kw_only=True):
+class JetStreamClaim(msgspec.Struct, kw_only=True):
     """What an account may keep; without memory and disk it has no JetStream."""
 
     mem_storage: Int64 = 0
@@ -164,7 +166,7 @@ class JetStreamLimits(msgspec.Struct, kw_only=True):
     max_bytes_required: bool = False
 
 
-class Limits(JetStreamLimits, kw_only=True):
+class Limits(JetStreamClaim, kw_only=True):
     """Everything an operator limits."""
 
     subs: Int64 = 0
@@ -176,11 +178,11 @@ class Limits(JetStreamLimits, kw_only=True):
     disallow_bearer: bool = False
     conn: Int64 = 0
     leaf: Int64 = 0
-    tiered_limits: dict[str, JetStreamLimits] | None = None
+    tiered_limits: dict[str, JetStreamClaim] | None = None
 
-    def jetstream(self) -> dict[str, JetStreamLimits]:
+    def jetstream(self) -> dict[str, JetStreamClaim]:
         """The limits of JetStream by tier, "" without tiers; empty when the account has none."""
-        tiers: dict[str, JetStreamLimits] = self.tiered_limits or {"": self}
+        tiers: dict[str, JetStreamClaim] = self.tiered_limits or {"": self}
         return tiers if any(tier.mem_storage or tier.disk_storage for tier in tiers.values()) else {}
 
 
@@ -218,8 +220,8 @@ class DefaultPermissions(msgspec.Struct, kw_only=True):
 class AccountPart(msgspec.Struct, kw_only=True):
     """`nats` of an account."""
 
-    imports: list[Import | None] | None = None
-    exports: list[Export | None] | None = None
+    imports: list[ImportClaim | None] | None = None
+    exports: list[ExportClaim | None] | None = None
     limits: Limits = msgspec.field(default_factory=Limits)
     signing_keys: dict[str, Scope | None] = msgspec.field(default_factory=dict)  # written as a list
     revocations: dict[str, Int64] | None = None
@@ -290,7 +292,7 @@ class AccountClaims(Claims, kw_only=True):
     nats: AccountPart = msgspec.field(default_factory=AccountPart)
 
     @property
-    def imports(self) -> list[Import]:
+    def imports(self) -> list[ImportClaim]:
         """What it takes from others."""
         return [entry for entry in self.nats.imports or () if entry is not None]
 

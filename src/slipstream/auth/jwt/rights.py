@@ -13,14 +13,14 @@ from slipstream.config.account_options import (
 )
 
 if TYPE_CHECKING:
-    from slipstream.auth.jwt.claims import DefaultPermissions, Permission, Rights
+    from slipstream.auth.jwt.claims import DefaultPermissions, Permission, RightsClaim
 
 __all__ = ["clamped", "is_revoked", "permissions_of"]
 
 _INT32_MAX: Final = 2**31 - 1
 
 
-def permissions_of(rights: Rights | DefaultPermissions) -> PermissionsOptions | None:
+def permissions_of(rights: RightsClaim | DefaultPermissions) -> PermissionsOptions | None:
     """What a token allows; None when it says nothing about that."""
     publish, subscribe = _subjects(rights.pub), _subjects(rights.sub)
     responses = None if rights.resp is None else ResponsePermissionOptions(rights.resp.max, rights.resp.ttl)

@@ -18,9 +18,9 @@ from slipstream.auth.jwt.claims import Permission
 from slipstream.kernels.subjects.subject import is_valid_subscription
 
 if TYPE_CHECKING:
-    from slipstream.auth.jwt.claims import AccountClaims, Rights, UserClaims
+    from slipstream.auth.jwt.claims import AccountClaims, RightsClaim, UserClaims
 
-__all__ = ["EXPANSIONS_MAX", "TemplateError", "fill"]
+__all__ = ["EXPANSIONS_MAX", "UserTemplateError", "fill"]
 
 # Subjects that a list may grow to, as in nats-server: tags multiply.
 EXPANSIONS_MAX: Final = 4096
@@ -28,15 +28,15 @@ EXPANSIONS_MAX: Final = 4096
 _FIELD: Final = re.compile(r"\{\{[^}]+\}\}")
 
 
-class TemplateError(Exception):
+class UserTemplateError(Exception):
     """The template gives no rights that could be used."""
 
 
-def fill(template: Rights, user: UserClaims, account: AccountClaims) -> Rights:
+def fill(template: RightsClaim, user: UserClaims, account: AccountClaims) -> RightsClaim:
     """The rights of one user.
 
     Raises:
-        TemplateError: a deny entry or an unknown field cannot be filled in, or there would be too many subjects.
+        UserTemplateError: a deny entry or an unknown field cannot be filled in, or there would be too many subjects.
     """
     filled = msgspec.structs.replace(
         template, pub=_permission(template.pub, user, account), sub=_permission(template.sub, user, account)
@@ -62,7 +62,7 @@ def _entries(
         fields = _FIELD.findall(entry)
         values = [_values(field, entry, user, account, must_fit=must_fit) for field in fields]
         if len(filled) + prod(map(len, values)) > EXPANSIONS_MAX:
-            raise TemplateError(f"template expansion exceeds limit: {EXPANSIONS_MAX}")
+            raise UserTemplateError(f"template expansion exceeds limit: {EXPANSIONS_MAX}")
         for chosen in product(*values):
             subject = entry
             for field, value in zip(fields, chosen, strict=True):
@@ -70,7 +70,7 @@ def _entries(
             if is_valid_subscription(subject.encode("utf-8", "surrogatepass")):
                 filled.append(subject)
             elif must_fit:
-                raise TemplateError("generated invalid subject")
+                raise UserTemplateError("generated invalid subject")
     return filled
 
 
@@ -91,6 +91,6 @@ def _values(field: str, entry: str, user: UserClaims, account: AccountClaims, *,
             start = f"{name.lower()}:"
             values = [tag.removeprefix(start) for tag in tags or () if tag.startswith(start)]
             if not values and must_fit:
-                raise TemplateError(f'generated invalid subject "{entry}": "{name}" is not defined')
+                raise UserTemplateError(f'generated invalid subject "{entry}": "{name}" is not defined')
             return values or [" "]  # no subject can have it
-    raise TemplateError(f'template operation in "{entry}": "{operation}" is not defined')
+    raise UserTemplateError(f'template operation in "{entry}": "{operation}" is not defined')

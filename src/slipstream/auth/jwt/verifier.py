@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from slipstream.auth.identity import PROXY_REQUIRED, Denied, Granted, Identity, NeedsAccount, NeedsCallout, TokenLogin
 from slipstream.auth.jwt.checks import blocks, user_findings
 from slipstream.auth.jwt.rights import clamped, is_revoked, permissions_of
-from slipstream.auth.jwt.templates import TemplateError, fill
+from slipstream.auth.jwt.templates import UserTemplateError, fill
 from slipstream.auth.jwt.token import InvalidToken, decode_user
 from slipstream.auth.jwt.windows import is_from, remaining_ns
 from slipstream.auth.nkeys import verify
@@ -26,7 +26,7 @@ from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.auth.identity import Credentials, PeerFacts
-    from slipstream.auth.jwt.claims import AccountClaims, Rights, UserClaims
+    from slipstream.auth.jwt.claims import AccountClaims, RightsClaim, UserClaims
     from slipstream.auth.jwt.trust import Trust
     from slipstream.auth.jwt.windows import Zones
     from slipstream.config.account_options import PermissionsOptions
@@ -92,7 +92,7 @@ class TokenVerifier:
             if auth_users and user.sub not in auth_users:
                 return _callout(identity, credentials, proxied=proxied)
             return Granted(identity)
-        except (_Refused, TemplateError) as refusal:
+        except (_Refused, UserTemplateError) as refusal:
             return Denied(str(refusal))
         except ConfigError as refusal:
             return Denied(refusal.message)
@@ -109,7 +109,7 @@ class TokenVerifier:
         except InvalidToken:
             return self._sentinel, decode_user(self._sentinel)
 
-    def _rights(self, user: UserClaims, account: AccountClaims) -> Rights:
+    def _rights(self, user: UserClaims, account: AccountClaims) -> RightsClaim:
         """What the user may do: as the token says, or as the scope of the key that signed it says."""
         if account.iss not in self._trust.keys:
             raise _Refused("Account JWT not signed by trusted operator")
@@ -125,7 +125,7 @@ class TokenVerifier:
         return fill(scope.template, user, account)
 
     def _check(
-        self, user: UserClaims, rights: Rights, account: AccountClaims, credentials: Credentials, peer: PeerFacts
+        self, user: UserClaims, rights: RightsClaim, account: AccountClaims, credentials: Credentials, peer: PeerFacts
     ) -> None:
         if rights.bearer_token and account.nats.limits.disallow_bearer:
             raise _Refused("Account does not allow bearer tokens")
@@ -143,7 +143,7 @@ class TokenVerifier:
             raise _Refused(f"Bad src Ip {peer.ip}")
 
     def _identity(
-        self, user: UserClaims, text: str, rights: Rights, account: AccountClaims, peer: PeerFacts, until_ns: int
+        self, user: UserClaims, text: str, rights: RightsClaim, account: AccountClaims, peer: PeerFacts, until_ns: int
     ) -> Identity:
         options = permissions_of(rights)
         login = TokenLogin(
@@ -165,7 +165,7 @@ class TokenVerifier:
             token=login,
         )
 
-    def called_out(self, user: UserClaims, account: AccountClaims) -> Rights:
+    def called_out(self, user: UserClaims, account: AccountClaims) -> RightsClaim:
         """What a user that an auth callout lets into an account may do there.
 
         Raises:
@@ -177,7 +177,7 @@ class TokenVerifier:
             rights = self._rights(user, account)
         except _Refused as refusal:
             raise CalloutRefusal(str(refusal)) from None
-        except TemplateError as refusal:
+        except UserTemplateError as refusal:
             raise CalloutRefusal(f"user JWT generated invalid permissions: {refusal}") from None
         if is_revoked(account.nats.revocations, user.sub, user.iat):
             raise CalloutRefusal("user authentication revoked")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from slipstream.auth.jwt.claims import Rights
+    from slipstream.auth.jwt.claims import RightsClaim
 
 __all__ = ["Zones", "is_from", "remaining_ns", "seconds_of_day"]
 
@@ -33,7 +33,7 @@ def is_from(networks: Sequence[str] | None, ip: str) -> bool:
         return False
 
 
-def remaining_ns(rights: Rights, now_ns: int, zones: Zones) -> int | None:
+def remaining_ns(rights: RightsClaim, now_ns: int, zones: Zones) -> int | None:
     """How long a user may stay: 0 without limit, None when this is not the time to come at all."""
     if not rights.times:
         return 0

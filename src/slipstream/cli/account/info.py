@@ -8,7 +8,7 @@ import click
 
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_bytes, format_duration
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.render import Columns, print_json
 from slipstream.cli.types import json_flag
 from slipstream.client.wire import ClientError
@@ -58,7 +58,7 @@ def _add_jetstream(columns: Columns, jetstream: Reply | None) -> None:
     columns.row("Max Bytes Required", limits.get("max_bytes_required", False))
 
 
-def _user(link: Link) -> Reply:
+def _user(link: ClientLink) -> Reply:
     """What the server says of the user; nothing from servers that do not."""
     try:
         answer: Reply = json.loads(link.request("$SYS.REQ.USER.INFO").payload)
@@ -68,7 +68,7 @@ def _user(link: Link) -> Reply:
     return data
 
 
-def _jetstream(link: Link) -> Reply | None:
+def _jetstream(link: ClientLink) -> Reply | None:
     try:
         return link.api("INFO")
     except ClientError:

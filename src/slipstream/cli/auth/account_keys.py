@@ -8,10 +8,10 @@ import click
 
 from slipstream.auth.nkeys import KeyKind
 from slipstream.cli.auth.choosing import choose_account, operator_flag
-from slipstream.cli.auth.keyring import Key
+from slipstream.cli.auth.keyring import KeyPair
 from slipstream.cli.auth.rights import apply_rights, rights_flags, rights_given
 from slipstream.cli.auth.show import show_rights
-from slipstream.cli.auth.tree import Account, Fields
+from slipstream.cli.auth.tree import AccountEntry, Fields
 from slipstream.cli.connection import Command, Failure
 from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.prompts import ask, ask_choice, confirm_or_stop
@@ -49,7 +49,7 @@ _description = click.option("--description", metavar="TEXT", default="", help="A
 def add(account: str | None, role: str | None, operator: str, description: str, plain: bool, **given: Any) -> None:
     """Make a signing key of ACCOUNT for ROLE. Subjects may hold {{name()}}, {{tag(x)}} and the like."""
     owner, found = choose_account(operator, account)
-    key = Key.new(KeyKind.ACCOUNT)
+    key = KeyPair.new(KeyKind.ACCOUNT)
     present: list[Any] = found.part.setdefault("signing_keys", [])
     if plain:
         if role or rights_given(given):
@@ -66,7 +66,7 @@ def add(account: str | None, role: str | None, operator: str, description: str, 
     _show(found, key.public)
 
 
-def _choose(found: Account, named: str | None) -> str:
+def _choose(found: AccountEntry, named: str | None) -> str:
     signing = found.claims.nats.signing_keys
     if not signing:
         raise Failure(f"account {found.name!r} has no signing keys")
@@ -76,11 +76,11 @@ def _choose(found: Account, named: str | None) -> str:
     return found.scope_of(named)
 
 
-def _show(found: Account, public: str) -> None:
+def _show(found: AccountEntry, public: str) -> None:
     scope = found.claims.nats.signing_keys[public]
     columns = Columns(f"{'Signing Key' if scope is None else 'Scoped Signing Key'} {public}")
     columns.section("Config")
-    columns.row("Key", public)
+    columns.row("KeyPair", public)
     if scope is not None:
         columns.row("Description", scope.description, when=scope.description)
         columns.row("Role", scope.role)
@@ -88,7 +88,7 @@ def _show(found: Account, public: str) -> None:
     columns.print()
 
 
-def _entry(found: Account, public: str) -> Any:
+def _entry(found: AccountEntry, public: str) -> Any:
     return next(
         one for one in found.part["signing_keys"] if public == (one if isinstance(one, str) else one.get("key"))
     )
@@ -139,7 +139,7 @@ def ls(account: str | None, operator: str) -> None:
     if not signing:
         say("No Scoped Signing Keys or Roles defined")
         return
-    table = Table("Signing Keys", "Role", "Key", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
+    table = Table("Signing Keys", "Role", "KeyPair", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
     for public, scope in signing.items():
         if scope is None:
             table.add("", public, "", "", "", "")

@@ -15,14 +15,14 @@ from slipstream.auth.jwt.token import InvalidToken, decode_account, decode_opera
 from slipstream.auth.nkeys import KeyKind, decode_public_key, is_public_key
 from slipstream.cli.auth.choosing import choose_operator
 from slipstream.cli.auth.files import read_text, write_secret
-from slipstream.cli.auth.keyring import Key, Keyring
+from slipstream.cli.auth.keyring import KeyPair, Keyring
 from slipstream.cli.auth.show import show_operator
 from slipstream.cli.auth.tree import Fields, checked_name, default_tree
 from slipstream.cli.connection import Command, Failure
 from slipstream.cli.render import note, say
 
 if TYPE_CHECKING:
-    from slipstream.cli.auth.tree import Entry
+    from slipstream.cli.auth.tree import TreeEntry
 
 __all__ = ["backup", "restore"]
 
@@ -54,7 +54,7 @@ def backup(name: str, output: str, key: str) -> None:
         note("the file holds secrets and is not encrypted: --key encrypts it")
 
 
-def _saved(entry: Entry, keyring: Keyring, signing: Sequence[str] | None = None) -> Fields:
+def _saved(entry: TreeEntry, keyring: Keyring, signing: Sequence[str] | None = None) -> Fields:
     saved: Fields = {"name": entry.name, "key": _saved_key(keyring, entry.subject), "token": entry.text}
     if signing is not None:
         saved["signingKeys"] = [_saved_key(keyring, public) for public in signing]
@@ -98,7 +98,7 @@ def restore(name: str, input: str, key: str) -> None:
     show_operator(made)
 
 
-def _checked_account(saved: Any) -> tuple[str, Fields, list[Key], list[tuple[Fields, list[Key]]]]:
+def _checked_account(saved: Any) -> tuple[str, Fields, list[KeyPair], list[tuple[Fields, list[KeyPair]]]]:
     """Who signed it, the account, its keys and its users; nothing is written before all of it was looked at."""
     claims = decode_account(_field(saved, "token"))
     checked_name(_field(saved, "name"), "an account")
@@ -116,21 +116,21 @@ def _field(saved: Any, name: str) -> str:
     return value
 
 
-def _keys(saved: Fields) -> list[Key]:
+def _keys(saved: Fields) -> list[KeyPair]:
     """Those keys of which there is more than the public half."""
     entries = [saved.get("key"), *(saved.get("signingKeys") or ())]
     texts = [entry["key"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("key"), str)]
-    return [Key.read(text) for text in texts if not is_public_key(text)]
+    return [KeyPair.read(text) for text in texts if not is_public_key(text)]
 
 
-def _curve_key(file: str) -> Key:
-    key = Key.read(read_text(Path(file)))
+def _curve_key(file: str) -> KeyPair:
+    key = KeyPair.read(read_text(Path(file)))
     if key.kind != KeyKind.CURVE:
         raise Failure(f"{file} is no curve key: `slipstream auth nkey gen curve` makes one")
     return key
 
 
-def _public(key: Key) -> bytes:
+def _public(key: KeyPair) -> bytes:
     raw = decode_public_key(key.public)
     assert raw is not None
     return raw

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from slipstream.cli.auth.files import make_directory, write_secret
-from slipstream.cli.auth.tree import Account, Operator, Tree, User, default_tree
+from slipstream.cli.auth.tree import AccountEntry, OperatorEntry, Tree, UserEntry, default_tree
 from slipstream.cli.connection import Failure
 from slipstream.cli.prompts import ask_choice, can_ask
 
@@ -45,7 +45,7 @@ def select_operator(name: str) -> None:
     write_secret(path, json.dumps({**_settings(), _SELECTED: name}))
 
 
-def choose_operator(name: str | None, *, selected: bool = True) -> tuple[Tree, Operator]:
+def choose_operator(name: str | None, *, selected: bool = True) -> tuple[Tree, OperatorEntry]:
     """The operator that is meant.
 
     Raises:
@@ -60,7 +60,7 @@ def choose_operator(name: str | None, *, selected: bool = True) -> tuple[Tree, O
     return tree, tree.operator(name or _pick("an Operator", names, "--operator"))
 
 
-def choose_account(operator_name: str, name: str | None) -> tuple[Operator, Account]:
+def choose_account(operator_name: str, name: str | None) -> tuple[OperatorEntry, AccountEntry]:
     """The account that is meant, and its operator.
 
     Raises:
@@ -70,7 +70,9 @@ def choose_account(operator_name: str, name: str | None) -> tuple[Operator, Acco
     return operator, operator.account(name or _pick("an Account", [a.name for a in operator.accounts()], "ACCOUNT"))
 
 
-def choose_user(operator_name: str, account_name: str | None, name: str | None) -> tuple[Operator, Account, User]:
+def choose_user(
+    operator_name: str, account_name: str | None, name: str | None
+) -> tuple[OperatorEntry, AccountEntry, UserEntry]:
     """The user that is meant, its account and operator.
 
     Raises:

@@ -10,7 +10,7 @@ from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.cli.auth.account_limits import ends_after
 from slipstream.cli.auth.choosing import choose_account, operator_flag
 from slipstream.cli.auth.files import write_secret
-from slipstream.cli.auth.tree import Account, Fields, issue
+from slipstream.cli.auth.tree import AccountEntry, Fields, issue
 from slipstream.cli.connection import Command, Failure
 from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.prompts import ask_choice, confirm_or_stop
@@ -93,7 +93,7 @@ def _apply(entry: Fields, given: dict[str, Any]) -> None:
             entry.pop(field, None)
 
 
-def _choose(found: Account, subject: str | None) -> Fields:
+def _choose(found: AccountEntry, subject: str | None) -> Fields:
     present: list[Fields] = found.part.get("exports") or []
     if not present:
         raise Failure(f"account {found.name!r} has no exports")
@@ -105,11 +105,11 @@ def _choose(found: Account, subject: str | None) -> Fields:
     return fit[0]
 
 
-def _show(found: Account, entry: Fields) -> None:
+def _show(found: AccountEntry, entry: Fields) -> None:
     columns = Columns(f"Export info for {entry.get('name', '')} exporting {entry['subject']}")
     columns.section("Configuration")
     columns.row("Name", entry.get("name", ""))
-    columns.row("Account", found.name)
+    columns.row("AccountEntry", found.name)
     columns.row("Description", entry.get("description"), when=entry.get("description"))
     columns.row("Kind", str(entry["type"]).title())
     columns.row("Info", entry.get("info_url"), when=entry.get("info_url"))

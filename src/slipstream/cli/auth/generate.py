@@ -16,7 +16,7 @@ from slipstream.cli.render import say
 from slipstream.cli.types import force_flag
 
 if TYPE_CHECKING:
-    from slipstream.cli.auth.tree import Operator
+    from slipstream.cli.auth.tree import OperatorEntry
 
 __all__ = ["generate"]
 
@@ -46,7 +46,7 @@ def generate(name: str | None, resolver: str, directory: str, output: str, force
         click.echo(text, nl=False)
 
 
-def _lines(operator: Operator, resolver: str, directory: str) -> Iterator[str]:
+def _lines(operator: OperatorEntry, resolver: str, directory: str) -> Iterator[str]:
     system = system_account(operator)
     yield f"# Operator {operator.name!r}"
     yield f"operator: {operator.text}"

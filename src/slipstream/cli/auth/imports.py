@@ -10,7 +10,7 @@ from slipstream.auth.jwt.token import undecorated
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.cli.auth.choosing import choose_account, operator_flag
 from slipstream.cli.auth.files import read_text
-from slipstream.cli.auth.tree import Account, Fields, Operator
+from slipstream.cli.auth.tree import AccountEntry, Fields, OperatorEntry
 from slipstream.cli.connection import Command, Failure
 from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.prompts import ask_choice, confirm_or_stop
@@ -92,7 +92,7 @@ def _local_of(entry: Fields) -> str:
     return str(entry.get("local_subject") or entry.get("to") or entry["subject"])
 
 
-def _choose(found: Account, subject: str | None) -> Fields:
+def _choose(found: AccountEntry, subject: str | None) -> Fields:
     present: list[Fields] = found.part.get("imports") or []
     if not present:
         raise Failure(f"account {found.name!r} has no imports")
@@ -104,14 +104,14 @@ def _choose(found: Account, subject: str | None) -> Fields:
     return fit[0]
 
 
-def _source(owner: Operator, entry: Fields, *, short: bool = False) -> str:
+def _source(owner: OperatorEntry, entry: Fields, *, short: bool = False) -> str:
     known = owner.find_account(entry["account"])
     if known is None:
         return str(entry["account"])
     return known.name if short else f"{known.name} ({known.subject})"
 
 
-def _show(owner: Operator, entry: Fields) -> None:
+def _show(owner: OperatorEntry, entry: Fields) -> None:
     columns = Columns(f"Import info for import {entry.get('name', '')!r} importing {_local_of(entry)!r}")
     columns.section("Configuration")
     columns.row("Name", entry.get("name", ""))

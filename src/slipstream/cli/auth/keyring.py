@@ -14,12 +14,12 @@ from slipstream.cli.auth.files import make_directory, read_text, write_secret
 from slipstream.cli.connection import Failure
 from slipstream.client.credentials import decode_seed, encode_seed
 
-__all__ = ["Key", "Keyring"]
+__all__ = ["KeyPair", "Keyring"]
 
 _IGNORED: Final = "# seeds and credentials do not belong into a repository\n*.nk\n*.creds\n"
 
 
-class Key:
+class KeyPair:
     """A key pair. Its seed goes into files alone, never into a text for people."""
 
     def __init__(self, kind: KeyKind, secret: bytes) -> None:
@@ -28,12 +28,12 @@ class Key:
         self.public = encode_public_key(kind, _public_half(kind, secret))
 
     @classmethod
-    def new(cls, kind: KeyKind) -> Key:
+    def new(cls, kind: KeyKind) -> KeyPair:
         """Make one."""
         return cls(kind, os.urandom(32))
 
     @classmethod
-    def read(cls, text: str) -> Key:
+    def read(cls, text: str) -> KeyPair:
         """The key of a seed, which may stand in a file with comments.
 
         Raises:
@@ -98,7 +98,7 @@ class Keyring:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def get(self, public: str) -> Key | None:
+    def get(self, public: str) -> KeyPair | None:
         """The key pair of a public key, if its seed is here.
 
         Raises:
@@ -107,12 +107,12 @@ class Keyring:
         path = self._path(public)
         if path is None or not path.is_file():
             return None
-        key = Key.read(read_text(path))
+        key = KeyPair.read(read_text(path))
         if key.public != public:
             raise Failure(f"{path} holds another key")
         return key
 
-    def add(self, key: Key) -> None:
+    def add(self, key: KeyPair) -> None:
         """Keep a seed."""
         path = self._path(key.public)
         assert path is not None

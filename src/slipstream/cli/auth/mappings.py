@@ -9,7 +9,7 @@ import click
 
 from slipstream.cli.auth.choosing import choose_account, operator_flag
 from slipstream.cli.auth.files import read_text
-from slipstream.cli.auth.tree import Account, Fields
+from slipstream.cli.auth.tree import AccountEntry, Fields
 from slipstream.cli.connection import Command, Failure
 from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.prompts import ask, ask_choice
@@ -86,7 +86,7 @@ def _read(file: str) -> dict[str, list[Fields]]:
     }
 
 
-def _choose(found: Account, source: str | None) -> str:
+def _choose(found: AccountEntry, source: str | None) -> str:
     present: dict[str, Any] = found.part.get("mappings") or {}
     if not present:
         raise Failure(f"account {found.name!r} has no mappings")
@@ -97,7 +97,7 @@ def _choose(found: Account, source: str | None) -> str:
     return source
 
 
-def _show(found: Account, source: str) -> None:
+def _show(found: AccountEntry, source: str) -> None:
     columns = Columns(f"Subject mappings of {found.name}")
     columns.section("Configuration")
     columns.row("Source", source)

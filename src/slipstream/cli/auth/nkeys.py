@@ -11,7 +11,7 @@ import click
 
 from slipstream.auth.nkeys import KeyKind, decode_public_key, verify
 from slipstream.cli.auth.files import read_text, write_secret
-from slipstream.cli.auth.keyring import Key
+from slipstream.cli.auth.keyring import KeyPair
 from slipstream.cli.connection import Command, Failure
 from slipstream.cli.lazy import LazyGroup, Verb
 
@@ -44,7 +44,7 @@ _output = click.option("--output", "-o", metavar="FILE", default="", help="Write
 @_output
 def gen(kind: str, output: str) -> None:
     """Make a key of KIND: prints its seed, which is secret, and its public key."""
-    key = Key.new(_KINDS[kind])
+    key = KeyPair.new(_KINDS[kind])
     if output:
         try:
             place = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -61,7 +61,7 @@ def gen(kind: str, output: str) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def show(file: str) -> None:
     """Show the public key of the seed in FILE."""
-    click.echo(Key.read(read_text(file)).public)
+    click.echo(KeyPair.read(read_text(file)).public)
 
 
 @click.command(cls=Command)
@@ -69,7 +69,7 @@ def show(file: str) -> None:
 @click.argument("seed", type=click.Path(exists=True, dir_okay=False))
 def sign(file: str, seed: str) -> None:
     """Sign FILE with the key in the file SEED; prints the signature."""
-    key = Key.read(read_text(seed))
+    key = KeyPair.read(read_text(seed))
     if key.kind == KeyKind.CURVE:
         raise Failure("a curve key does not sign")
     click.echo(base64.urlsafe_b64encode(key.sign(Path(file).read_bytes())).decode().rstrip("="))
@@ -126,8 +126,8 @@ def unseal(file: str, key: str, sender: str, output: str, b64: bool) -> None:
     _emit(_curve(key).unseal(sealed, _other_curve(sender)), output)
 
 
-def _curve(file: str) -> Key:
-    key = Key.read(read_text(file))
+def _curve(file: str) -> KeyPair:
+    key = KeyPair.read(read_text(file))
     if key.kind != KeyKind.CURVE:
         raise Failure(f"{file} is no curve key")
     return key

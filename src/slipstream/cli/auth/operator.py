@@ -10,7 +10,7 @@ from slipstream.auth.nkeys import KeyKind
 from slipstream.cli.auth.account_limits import UNLIMITED
 from slipstream.cli.auth.choosing import choose_operator, select_operator
 from slipstream.cli.auth.files import read_text
-from slipstream.cli.auth.keyring import Key
+from slipstream.cli.auth.keyring import KeyPair
 from slipstream.cli.auth.show import show_operator
 from slipstream.cli.auth.tags import retag, tags_flag, without_tags_flag
 from slipstream.cli.auth.tree import Fields, checked_name, default_tree
@@ -66,7 +66,7 @@ def add(
     )
     if name in tree.names():
         raise Failure(f"operator {name!r} exists already")
-    own, signing = Key.new(KeyKind.OPERATOR), [Key.new(KeyKind.OPERATOR)] if signing_key else []
+    own, signing = KeyPair.new(KeyKind.OPERATOR), [KeyPair.new(KeyKind.OPERATOR)] if signing_key else []
     part: Fields = {"signing_keys": [key.public for key in signing]} if signing else {}
     _addresses(part, service, account_server)
     retag(part, tags, ())
@@ -164,7 +164,7 @@ def import_(token: str, key: tuple[str, ...]) -> None:
         claims = decode_operator(text)
     except InvalidToken as error:
         raise Failure(f"{token}: {error}") from error
-    keys = [Key.read(read_text(file)) for file in key]
+    keys = [KeyPair.read(read_text(file)) for file in key]
     for file, pair in zip(key, keys, strict=True):
         if pair.public not in (claims.sub, *(claims.nats.signing_keys or ())):
             raise Failure(f"{file} is no key of operator {claims.name!r}")
@@ -206,7 +206,7 @@ def list_keys(name: str | None) -> None:
 def add_key(name: str | None) -> None:
     """Make a signing key for the operator NAME; prints its public key."""
     tree, found = choose_operator(name)
-    key = Key.new(KeyKind.OPERATOR)
+    key = KeyPair.new(KeyKind.OPERATOR)
     present: list[Any] = found.part.setdefault("signing_keys", [])
     present.append(key.public)
     tree.keyring.add(key)

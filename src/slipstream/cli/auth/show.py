@@ -11,19 +11,19 @@ from slipstream.cli.human import format_bytes
 from slipstream.cli.render import Columns, print_json
 
 if TYPE_CHECKING:
-    from slipstream.auth.jwt.claims import AccountClaims, JetStreamLimits, Permission, Rights
-    from slipstream.cli.auth.tree import Account, Operator, User
+    from slipstream.auth.jwt.claims import AccountClaims, JetStreamClaim, Permission, RightsClaim
+    from slipstream.cli.auth.tree import AccountEntry, OperatorEntry, UserEntry
 
 __all__ = ["show_account", "show_operator", "show_rights", "show_user", "system_account"]
 
 
-def system_account(operator: Operator) -> Account | None:
+def system_account(operator: OperatorEntry) -> AccountEntry | None:
     """The system account of an operator, if it is here."""
     name = operator.claims.nats.system_account
     return operator.find_account(name) if name else None
 
 
-def show_operator(operator: Operator, *, as_json: bool = False) -> None:
+def show_operator(operator: OperatorEntry, *, as_json: bool = False) -> None:
     """An operator; as JSON its claims, without any secret."""
     if as_json:
         print_json(operator.fields)
@@ -44,7 +44,9 @@ def show_operator(operator: Operator, *, as_json: bool = False) -> None:
     columns.print()
 
 
-def show_account(claims: AccountClaims, operator: Operator | None = None, account: Account | None = None) -> None:
+def show_account(
+    claims: AccountClaims, operator: OperatorEntry | None = None, account: AccountEntry | None = None
+) -> None:
     """An account; what is known only here is left out when it came from somewhere else."""
     part = claims.nats
     limits, tiers = part.limits, part.limits.jetstream()
@@ -53,7 +55,7 @@ def show_account(claims: AccountClaims, operator: Operator | None = None, accoun
     columns.row("Name", claims.name)
     columns.row("Issuer", claims.iss)
     if operator is not None:
-        columns.row("Operator", operator.name)
+        columns.row("OperatorEntry", operator.name)
         columns.row("System Account", operator.claims.nats.system_account == claims.sub)
     _several(columns, "Tags", part.tags)
     columns.row("JetStream", bool(tiers))
@@ -78,7 +80,7 @@ def show_account(claims: AccountClaims, operator: Operator | None = None, accoun
     columns.print()
 
 
-def _show_tier(columns: Columns, title: str, tier: JetStreamLimits) -> None:
+def _show_tier(columns: Columns, title: str, tier: JetStreamClaim) -> None:
     columns.section(title)
     columns.row("Max Ack Pending", tier.max_ack_pending if tier.max_ack_pending > 0 else "unlimited")
     _limit(columns, "Maximum Streams", tier.streams)
@@ -94,7 +96,7 @@ def _show_tier(columns: Columns, title: str, tier: JetStreamLimits) -> None:
     )
 
 
-def show_user(user: User, account: Account, *, as_json: bool = False) -> None:
+def show_user(user: UserEntry, account: AccountEntry, *, as_json: bool = False) -> None:
     """A user, with the rights of its signing key if that has a scope; as JSON its claims."""
     if as_json:
         print_json(user.fields)
@@ -102,7 +104,7 @@ def show_user(user: User, account: Account, *, as_json: bool = False) -> None:
     scope = account.claims.nats.signing_keys.get(user.issuer)
     columns = Columns(f"User {user.name} ({user.subject})")
     columns.section("Configuration")
-    columns.row("Account", f"{account.name} ({account.subject})")
+    columns.row("AccountEntry", f"{account.name} ({account.subject})")
     columns.row("Issuer", user.issuer)
     columns.row("Scoped", scope is not None)
     columns.row("Role", scope.role if scope is not None else "", when=scope is not None)
@@ -112,7 +114,7 @@ def show_user(user: User, account: Account, *, as_json: bool = False) -> None:
     columns.print()
 
 
-def show_rights(columns: Columns, rights: Rights) -> None:
+def show_rights(columns: Columns, rights: RightsClaim) -> None:
     """What a user may do."""
     columns.row("Locale", rights.times_location, when=rights.times_location)
     columns.row("Bearer Token", rights.bearer_token)

@@ -27,19 +27,19 @@ from slipstream.auth.jwt.making import make_token
 from slipstream.auth.jwt.token import InvalidToken, decode, undecorated
 from slipstream.auth.nkeys import KeyKind, payload_of
 from slipstream.cli.auth.files import make_directory, read_text, write_secret
-from slipstream.cli.auth.keyring import Key, Keyring
+from slipstream.cli.auth.keyring import KeyPair, Keyring
 from slipstream.cli.connection import Failure
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
 __all__ = [
-    "Account",
-    "Entry",
+    "AccountEntry",
     "Fields",
-    "Operator",
+    "OperatorEntry",
     "Tree",
-    "User",
+    "TreeEntry",
+    "UserEntry",
     "checked_name",
     "default_tree",
     "fields_of",
@@ -81,7 +81,7 @@ def fields_of(text: str) -> Fields:
     return fields
 
 
-def issue(fields: Fields, key: Key) -> str:
+def issue(fields: Fields, key: KeyPair) -> str:
     """Sign claims, and make sure that a server will take them.
 
     Raises:
@@ -121,7 +121,7 @@ def _zone(name: str) -> tzinfo | None:
         return None
 
 
-class Entry:
+class TreeEntry:
     """A token in a file."""
 
     def __init__(self, name: str, path: Path, kind: type) -> None:
@@ -154,7 +154,7 @@ class Entry:
 
     @property
     def part(self) -> Fields:
-        """`nats` of the claims, to be changed; `Operator.save` and the like make it last."""
+        """`nats` of the claims, to be changed; `OperatorEntry.save` and the like make it last."""
         if "nats" not in self.fields or self.fields["nats"].get("version", 1) != _VERSION:
             raise Failure(f"{self.path} is a token of version 1: `nsc upgrade-jwt` makes it one that can be changed")
         part: Fields = self.fields["nats"]
@@ -167,14 +167,14 @@ class Entry:
         else:
             self.fields.pop("exp", None)
 
-    def write(self, key: Key) -> None:
+    def write(self, key: KeyPair) -> None:
         """Sign what the fields say now, and put it in place."""
         self.text = issue(self.fields, key)
         write_secret(self.path, self.text)
         self.claims, self.fields = decode(self.text), fields_of(self.text)
 
 
-class User(Entry):
+class UserEntry(TreeEntry):
     """A user of an account."""
 
     claims: UserClaims
@@ -183,7 +183,7 @@ class User(Entry):
         super().__init__(name, path, UserClaims)
 
 
-class Account(Entry):
+class AccountEntry(TreeEntry):
     """An account of an operator."""
 
     claims: AccountClaims
@@ -193,11 +193,11 @@ class Account(Entry):
         self._users = directory / "users"
         self._keyring = keyring
 
-    def users(self) -> list[User]:
+    def users(self) -> list[UserEntry]:
         """All users, by name."""
-        return [User(path.stem, path) for path in sorted(self._users.glob("*.jwt"))]
+        return [UserEntry(path.stem, path) for path in sorted(self._users.glob("*.jwt"))]
 
-    def user(self, name: str) -> User:
+    def user(self, name: str) -> UserEntry:
         """One user.
 
         Raises:
@@ -206,7 +206,7 @@ class Account(Entry):
         path = self._users / f"{checked_name(name, 'a user')}.jwt"
         if not path.is_file():
             raise Failure(f"user {name!r} is not in account {self.name!r}")
-        return User(path.stem, path)
+        return UserEntry(path.stem, path)
 
     def has_user(self, name: str) -> bool:
         """Whether there is a user of this name."""
@@ -224,7 +224,7 @@ class Account(Entry):
             raise Failure(f"{'several' if fit else 'no'} signing keys of {self.name!r} are {role_or_key!r}")
         return fit[0]
 
-    def signer(self, wanted: str = "", *, strict: bool = False) -> Key:
+    def signer(self, wanted: str = "", *, strict: bool = False) -> KeyPair:
         """The key for users: the one that is wanted, or the account's own, or one without a scope.
 
         Args:
@@ -244,34 +244,34 @@ class Account(Entry):
             candidates = plain if strict else [self.subject, *plain]
         return _first_key(self._keyring, candidates, f"account {self.name!r}")
 
-    def add_user(self, name: str, part: Fields, signer: Key, *, expires_s: int = 0) -> User:
+    def add_user(self, name: str, part: Fields, signer: KeyPair, *, expires_s: int = 0) -> UserEntry:
         """Make a user, with a key of its own."""
-        key = Key.new(KeyKind.USER)
+        key = KeyPair.new(KeyKind.USER)
         named = {} if signer.public == self.subject else {"issuer_account": self.subject}
         fields = _new_fields(name, key.public, "user", {**part, **named})
         if expires_s:
             fields["exp"] = expires_s
         return self.put_user(name, issue(fields, signer), [key])
 
-    def put_user(self, name: str, text: str, keys: Iterable[Key]) -> User:
+    def put_user(self, name: str, text: str, keys: Iterable[KeyPair]) -> UserEntry:
         """Take a user in that was made before, with its key if that is known."""
         path = self._users / f"{checked_name(name, 'a user')}.jwt"
         for key in keys:
             self._keyring.add(key)
         make_directory(self._users)
         write_secret(path, text)
-        return User(path.stem, path)
+        return UserEntry(path.stem, path)
 
-    def save_user(self, user: User) -> None:
+    def save_user(self, user: UserEntry) -> None:
         """Sign a user again whose fields were changed, with the key that signed before."""
         user.write(_first_key(self._keyring, [user.issuer], f"user {user.name!r}"))
 
-    def remove_user(self, user: User) -> None:
+    def remove_user(self, user: UserEntry) -> None:
         """Remove a user with its key."""
         user.path.unlink()
         self._keyring.remove(user.subject)
 
-    def credentials(self, user: User, *, expires_s: int = 0) -> str:
+    def credentials(self, user: UserEntry, *, expires_s: int = 0) -> str:
         """What a client needs to connect as this user.
 
         Raises:
@@ -300,7 +300,7 @@ The seed below proves who you are. Keep it secret.
 """
 
 
-class Operator(Entry):
+class OperatorEntry(TreeEntry):
     """An operator with its accounts."""
 
     claims: OperatorClaims
@@ -310,12 +310,12 @@ class Operator(Entry):
         self._accounts = directory / "accounts"
         self.keyring = keyring
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[AccountEntry]:
         """All accounts, by name."""
         found = (path for path in sorted(self._accounts.glob("*")) if (path / f"{path.name}.jwt").is_file())
-        return [Account(path.name, path, self.keyring) for path in found]
+        return [AccountEntry(path.name, path, self.keyring) for path in found]
 
-    def account(self, name: str) -> Account:
+    def account(self, name: str) -> AccountEntry:
         """One account, by its name or public key.
 
         Raises:
@@ -326,14 +326,14 @@ class Operator(Entry):
             raise Failure(f"account {name!r} is not in operator {self.name!r}")
         return found
 
-    def find_account(self, name: str) -> Account | None:
+    def find_account(self, name: str) -> AccountEntry | None:
         """The same; None when there is none."""
         directory = self._accounts / checked_name(name, "an account")
         if (directory / f"{directory.name}.jwt").is_file():
-            return Account(directory.name, directory, self.keyring)
+            return AccountEntry(directory.name, directory, self.keyring)
         return next((account for account in self.accounts() if account.subject == name), None)
 
-    def signer(self, wanted: str = "") -> Key:
+    def signer(self, wanted: str = "") -> KeyPair:
         """The key for accounts: the one that is wanted, or the operator's own unless it may not be used.
 
         Raises:
@@ -346,24 +346,24 @@ class Operator(Entry):
             raise Failure(f"{wanted} is no key with which operator {self.name!r} signs")
         return _first_key(self.keyring, [wanted] if wanted else [*own, *signing], f"operator {self.name!r}")
 
-    def add_account(self, name: str, part: Fields, signer: Key, *, expires_s: int = 0) -> Account:
+    def add_account(self, name: str, part: Fields, signer: KeyPair, *, expires_s: int = 0) -> AccountEntry:
         """Make an account, with a key of its own."""
-        key = Key.new(KeyKind.ACCOUNT)
+        key = KeyPair.new(KeyKind.ACCOUNT)
         fields = _new_fields(name, key.public, "account", part)
         if expires_s:
             fields["exp"] = expires_s
         return self.put_account(name, issue(fields, signer), [key])
 
-    def put_account(self, name: str, text: str, keys: Iterable[Key]) -> Account:
+    def put_account(self, name: str, text: str, keys: Iterable[KeyPair]) -> AccountEntry:
         """Take an account in that was made before, with those of its keys that are known."""
         directory = self._accounts / checked_name(name, "an account")
         for key in keys:
             self.keyring.add(key)
         make_directory(directory)
         write_secret(directory / f"{name}.jwt", text)
-        return Account(name, directory, self.keyring)
+        return AccountEntry(name, directory, self.keyring)
 
-    def save_account(self, account: Account) -> None:
+    def save_account(self, account: AccountEntry) -> None:
         """Sign an account again whose fields were changed, with the key that signed before if it still may."""
         part = self.claims.nats
         still = account.issuer in (part.signing_keys or ()) or (
@@ -372,7 +372,7 @@ class Operator(Entry):
         is_here = still and self.keyring.get(account.issuer) is not None
         account.write(self.signer(account.issuer if is_here else ""))
 
-    def remove_account(self, account: Account, *, with_keys: bool) -> None:
+    def remove_account(self, account: AccountEntry, *, with_keys: bool) -> None:
         """Remove an account with its users; their keys stay unless they should go, too."""
         keys = [account.subject, *account.claims.nats.signing_keys, *(user.subject for user in account.users())]
         shutil.rmtree(account.path.parent)
@@ -395,7 +395,7 @@ class Tree:
         """The names of all operators."""
         return sorted(path.parent.name for path in self._stores.glob("*/.nsc"))
 
-    def operator(self, name: str) -> Operator:
+    def operator(self, name: str) -> OperatorEntry:
         """One operator.
 
         Raises:
@@ -404,13 +404,13 @@ class Tree:
         directory = self._stores / checked_name(name, "an operator")
         if not (directory / ".nsc").is_file():
             raise Failure(f"there is no operator {name!r}")
-        return Operator(directory, self.keyring)
+        return OperatorEntry(directory, self.keyring)
 
-    def new_operator(self, name: str, part: Fields, key: Key) -> Operator:
+    def new_operator(self, name: str, part: Fields, key: KeyPair) -> OperatorEntry:
         """Make an operator."""
         return self.put_operator(name, issue(_new_fields(name, key.public, "operator", part), key), [key])
 
-    def put_operator(self, name: str, text: str, keys: Iterable[Key]) -> Operator:
+    def put_operator(self, name: str, text: str, keys: Iterable[KeyPair]) -> OperatorEntry:
         """Take an operator in that was made before, with those of its keys that are known.
 
         Raises:
@@ -425,14 +425,14 @@ class Tree:
         write_secret(directory / f"{directory.name}.jwt", text)
         info = {"managed": False, "name": directory.name, "kind": "operator", "version": _STORE_VERSION}
         write_secret(directory / ".nsc", json.dumps(info))
-        return Operator(directory, self.keyring)
+        return OperatorEntry(directory, self.keyring)
 
 
 def _new_fields(name: str, public: str, kind: str, part: Fields) -> Fields:
     return {"name": name, "sub": public, "nats": {**part, "type": kind, "version": _VERSION}}
 
 
-def _first_key(keyring: Keyring, candidates: Iterable[str], whose: str) -> Key:
+def _first_key(keyring: Keyring, candidates: Iterable[str], whose: str) -> KeyPair:
     for public in candidates:
         key = keyring.get(public)
         if key is not None:

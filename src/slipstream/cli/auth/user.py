@@ -22,7 +22,7 @@ from slipstream.cli.render import Table, print_names, say
 from slipstream.cli.types import DURATION, force_flag, json_flag, names_flag
 
 if TYPE_CHECKING:
-    from slipstream.cli.auth.tree import Account, Operator, User
+    from slipstream.cli.auth.tree import AccountEntry, OperatorEntry, UserEntry
 
 __all__ = ["user"]
 
@@ -190,7 +190,7 @@ def rm(name: str | None, account: str | None, operator: str, revoke: bool, force
     say(f"Removed user {found.name}")
 
 
-def _revoke(owner: Operator, home: Account, found: User) -> None:
+def _revoke(owner: OperatorEntry, home: AccountEntry, found: UserEntry) -> None:
     revocations: Fields = home.part.setdefault("revocations", {})
     revocations[found.subject] = int(time.time())
     owner.save_account(home)

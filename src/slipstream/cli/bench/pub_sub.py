@@ -9,7 +9,7 @@ import click
 from slipstream.cli.bench.run import run_jobs
 from slipstream.cli.render import wrapped
 from slipstream.client.load import LoadJob, Tally
-from slipstream.client.throughput import Publishing, Receiving
+from slipstream.client.throughput import PublishLoad, Receiving
 
 __all__ = ["run_pub_sub"]
 
@@ -24,7 +24,7 @@ def run_pub_sub(url: str, subject: str, *, publishers: int, subscribers: int, me
     if subscribers:
         jobs.append(Receiving(url=url, subjects=((subject,),) * subscribers, messages=messages))
     for count, share in _shares(messages, publishers) if publishers else ():
-        jobs.append(Publishing(url=url, subjects=((subject,),) * count, messages=share, size=size))
+        jobs.append(PublishLoad(url=url, subjects=((subject,),) * count, messages=share, size=size))
     setup = f"[subject={subject}, clients={publishers + subscribers}, msgs={messages:,}, msg-size={size:,} B]"
     click.echo(wrapped(f"Starting Core NATS pub/sub benchmark {setup}", indent=2))
     tallies = run_jobs(jobs, messages * subscribers + (messages if publishers else 0))

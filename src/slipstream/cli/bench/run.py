@@ -13,7 +13,7 @@ import click
 from slipstream.cli.bench.flags import BenchPlan
 from slipstream.cli.bench.report import print_results
 from slipstream.cli.connection import Failure, Session
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.progress import progress, shows_progress
 from slipstream.cli.render import note
 from slipstream.cli.settings import Settings
@@ -33,7 +33,7 @@ _NO_END_NS = 365 * 24 * HOUR_NS
 
 def connect(settings: Settings) -> WireClient:
     """A connection, in whatever process."""
-    return Link(settings).client
+    return ClientLink(settings).client
 
 
 def pace_of(plan: BenchPlan, number: int) -> ClientPace:

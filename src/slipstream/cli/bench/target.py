@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from slipstream.cli.connection import Failure
-from slipstream.cli.link import ApiRefusal, Link, Reply
+from slipstream.cli.link import ApiRefusal, ClientLink, Reply
 from slipstream.cli.render import note
 from slipstream.client.options import ClientError
 from slipstream.units import MINUTE_NS, SECOND_NS
@@ -39,7 +39,7 @@ _LOOKS: Final = 10
 _LOOK_S: Final = 0.05
 
 
-def stream_info(link: Link, stream: str) -> Reply:
+def stream_info(link: ClientLink, stream: str) -> Reply:
     """A stream that must be there.
 
     Raises:
@@ -52,7 +52,7 @@ def stream_info(link: Link, stream: str) -> Reply:
         raise Failure(f"could not access stream {stream}: {error}{hint}") from error
 
 
-def create_stream(link: Link, config: Reply) -> None:
+def create_stream(link: ClientLink, config: Reply) -> None:
     """Create the stream; one with the same settings will do.
 
     Raises:
@@ -66,7 +66,7 @@ def create_stream(link: Link, config: Reply) -> None:
         raise Failure(f"could not create the stream: {error}{hint if error.err_code == 10058 else ''}") from error
 
 
-def purge(link: Link, stream: str) -> None:
+def purge(link: ClientLink, stream: str) -> None:
     """Remove all messages of a stream."""
     stream_info(link, stream)
     note("Purging the stream")
@@ -82,7 +82,7 @@ def wait_hint(info: Reply, wanted: int) -> None:
 
 @contextmanager
 def durable_consumer(
-    link: Link, stream: str, consumer: str, *, acks: str, pending: int, filters: Sequence[str]
+    link: ClientLink, stream: str, consumer: str, *, acks: str, pending: int, filters: Sequence[str]
 ) -> Iterator[None]:
     """The consumer of a run. The one of the default name is created, and removed if nobody else uses it.
 
@@ -116,7 +116,7 @@ def durable_consumer(
         _remove_unused(link, stream, consumer)
 
 
-def _remove_unused(link: Link, stream: str, consumer: str) -> None:
+def _remove_unused(link: ClientLink, stream: str, consumer: str) -> None:
     """Without this the next run would find it used up, for as long as it may be idle.
 
     A pull of ours may be waiting still, until the server has noticed that we are gone.
@@ -136,7 +136,7 @@ def ordered_name() -> str:
     return f"bench-{secrets.token_hex(8)}"
 
 
-def bucket_info(link: Link, bucket: str) -> Reply:
+def bucket_info(link: ClientLink, bucket: str) -> Reply:
     """The stream of a bucket that must be there.
 
     Raises:
@@ -150,7 +150,7 @@ def bucket_info(link: Link, bucket: str) -> Reply:
         raise Failure(f"there is no bucket {bucket!r}; `slipstream bench kv put` creates {BUCKET}") from error
 
 
-def remove_bucket(link: Link, bucket: str) -> None:
+def remove_bucket(link: ClientLink, bucket: str) -> None:
     """Remove a bucket if it is there."""
     try:
         link.api(f"STREAM.DELETE.KV_{checked(bucket)}")
@@ -159,7 +159,7 @@ def remove_bucket(link: Link, bucket: str) -> None:
             raise
 
 
-def create_bucket(link: Link, bucket: str, *, history: int, storage: str, replicas: int, max_bytes: int) -> None:
+def create_bucket(link: ClientLink, bucket: str, *, history: int, storage: str, replicas: int, max_bytes: int) -> None:
     """Create a bucket; one with the same settings will do."""
     create_stream(
         link,

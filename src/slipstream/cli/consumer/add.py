@@ -13,7 +13,7 @@ from slipstream.cli.consumer.flags import config_flags, with_flags
 from slipstream.cli.consumer.info import print_consumer
 from slipstream.cli.consumer.questions import ask_for_the_rest, ask_name, with_defaults
 from slipstream.cli.jetstream import choose_consumer, choose_stream, read_config_file, user_metadata
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.types import json_flag
 
 __all__ = ["add", "copy", "save_consumer"]
@@ -98,7 +98,7 @@ def copy(session: Session, /, stream: str, source: str, name: str, as_json: bool
     print_consumer(save_consumer(link, stream, config, action="create"), as_json=as_json)
 
 
-def save_consumer(link: Link, stream: str, config: Reply, *, action: str) -> Reply:
+def save_consumer(link: ClientLink, stream: str, config: Reply, *, action: str) -> Reply:
     """Create or update a consumer; one without a name gets one from the server."""
     name = config.get("name") or config.get("durable_name")
     if name and any(letter in name for letter in " .*>/\\"):

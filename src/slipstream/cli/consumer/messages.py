@@ -11,7 +11,7 @@ import click
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_duration, format_number, visible
 from slipstream.cli.jetstream import choose_consumer, choose_stream
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
 from slipstream.cli.pulling import Feed, acknowledge, status_of
 from slipstream.cli.render import note, tied, wrapped
@@ -49,7 +49,7 @@ def next_(
             _answer(link, message, word, wait, raw=raw)
 
 
-def pull_one(link: Link, stream: str, name: str) -> Message:
+def pull_one(link: ClientLink, stream: str, name: str) -> Message:
     """The next message of a pull consumer.
 
     Raises:
@@ -104,7 +104,7 @@ def print_delivery(message: Message, *, raw: bool = False) -> None:
     print_body(message.payload)
 
 
-def _answer(link: Link, message: Message, word: bytes, wait_ns: int, *, raw: bool) -> None:
+def _answer(link: ClientLink, message: Message, word: bytes, wait_ns: int, *, raw: bool) -> None:
     pause_ns = random.randrange(wait_ns) if wait_ns > 0 else 0
     if pause_ns:
         link.idle(pause_ns / SECOND_NS)

@@ -152,11 +152,11 @@ def _file(place: str) -> tuple[str, bool]:
 
 def _connection_error(fields: dict[str, Any], name: str) -> str:
     """Why a context cannot connect; nothing if it can."""
-    from slipstream.cli.link import Link
+    from slipstream.cli.link import ClientLink
     from slipstream.client.wire import ClientError
 
     try:
-        Link(resolve({}, {}, fields, name)).close()
+        ClientLink(resolve({}, {}, fields, name)).close()
     except (ClientError, OSError, ValueError) as error:
         return str(error)
     return ""

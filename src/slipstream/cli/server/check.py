@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from slipstream.cli.connection import Command, Group, Session
+from slipstream.cli.connection import Command, CommandGroup, Session
 from slipstream.cli.human import format_number, parse_timestamp
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.render import counted
 from slipstream.cli.server.check_content import credential, message, request
 from slipstream.cli.server.verdict import CHECK_FLAGS, Verdict, judged
@@ -20,7 +20,7 @@ from slipstream.units import MILLISECOND_NS, SECOND_NS
 __all__ = ["check"]
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def check() -> None:
     """Check health, for monitoring systems."""
 
@@ -36,7 +36,7 @@ def check() -> None:
 def connection(session: Session, /, **limits: int) -> None:
     """Check that a server can be reached."""
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         connected_ns = time.monotonic_ns() - started_ns
         began_ns = time.monotonic_ns()
         link.client.flush()
@@ -50,7 +50,7 @@ def connection(session: Session, /, **limits: int) -> None:
     judged(session, "connections", "Connection", examine)
 
 
-def _request_ns(link: Link) -> int:
+def _request_ns(link: ClientLink) -> int:
     """How long a message takes to the server and back."""
     client = link.client
     inbox = client.new_inbox()
@@ -75,7 +75,7 @@ def _request_ns(link: Link) -> int:
 def jetstream(session: Session, /, **limits: int) -> None:
     """Check the account's use of JetStream."""
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         account = link.api("INFO")
         allowed: dict[str, Any] = account["limits"]
         for name, used, field in (
@@ -106,7 +106,7 @@ def jetstream(session: Session, /, **limits: int) -> None:
 def stream(session: Session, /, name: str, **limits: int) -> None:
     """Check a stream: its messages, its sources, and whether anything was lost."""
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         info = link.api(f"STREAM.INFO.{name}")
         state = info["state"]
         messages = state["messages"]
@@ -144,7 +144,7 @@ def _check_sources(info: Reply, result: Verdict, limits: dict[str, int]) -> None
 def consumer(session: Session, /, stream_name: str, name: str, **limits: int) -> None:
     """Check a consumer."""
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         info = link.api(f"CONSUMER.INFO.{stream_name}.{name}")
         result.above("ack_pending", info["num_ack_pending"], 0, limits["outstanding_ack_critical"])
         result.above("pull_waiting", info["num_waiting"], 0, limits["waiting_critical"])
@@ -170,7 +170,7 @@ def consumer(session: Session, /, stream_name: str, name: str, **limits: int) ->
 def kv(session: Session, bucket: str, values_warn: int, values_critical: int, key: str) -> None:
     """Check a key-value bucket."""
 
-    def examine(_link: Link, result: Verdict) -> None:
+    def examine(_link: ClientLink, result: Verdict) -> None:
         from slipstream.cli.kv.bucket import Bucket
 
         target = Bucket(session, bucket)
@@ -201,7 +201,7 @@ def kv(session: Session, bucket: str, values_warn: int, values_critical: int, ke
 def server(session: Session, /, name: str, **limits: int) -> None:
     """Check a server; needs the system account."""
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         from slipstream.cli.system import one_server
 
         varz = one_server(link, "VARZ", name)["data"]
@@ -232,7 +232,7 @@ def server(session: Session, /, name: str, **limits: int) -> None:
 def meta(session: Session, expect: int, lag_critical: int, seen_critical: int) -> None:
     """Check the servers of a JetStream cluster; needs the system account."""
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         from slipstream.cli.server.cluster import meta_of
 
         found = meta_of(link)

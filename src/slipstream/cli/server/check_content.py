@@ -13,7 +13,7 @@ import click
 
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import parse_timestamp
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.server.verdict import Verdict, judged, judged_alone
 from slipstream.cli.types import DURATION
 from slipstream.units import SECOND_NS
@@ -43,7 +43,7 @@ def message(
     """Check the newest message on a subject of a stream."""
     wanted = _regex(content)
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         found = link.api(f"STREAM.MSG.GET.{stream_name}", {"last_by_subj": subject})["message"]
         payload = b64decode(found.get("data", ""))
         if body_timestamp:
@@ -76,7 +76,7 @@ def request(
     """Check that a service answers."""
     wanted = _regex(match_payload)
 
-    def examine(link: Link, result: Verdict) -> None:
+    def examine(link: ClientLink, result: Verdict) -> None:
         began_ns = time.monotonic_ns()
         answer = link.request(subject, payload.encode())
         result.above_ns("time", time.monotonic_ns() - began_ns, response_warn, response_critical)

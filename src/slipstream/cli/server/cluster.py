@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Group, Session
+from slipstream.cli.connection import Command, CommandGroup, Failure, Session
 from slipstream.cli.human import format_duration
 from slipstream.cli.leaders import placement_flags, placement_of, stand_down
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.prompts import confirm_or_stop
 from slipstream.cli.render import Table, print_json
 from slipstream.cli.system import ask_servers
@@ -18,7 +18,7 @@ from slipstream.cli.types import force_flag, json_flag
 __all__ = ["cluster", "meta_of", "print_meta"]
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def cluster() -> None:
     """Manage a JetStream cluster."""
 
@@ -64,7 +64,7 @@ def peer_remove(session: Session, name: str, force: bool, as_json: bool) -> None
         click.echo(f"{peer['name']} was removed from the cluster")
 
 
-def meta_of(link: Link) -> Reply:
+def meta_of(link: ClientLink) -> Reply:
     """What the leader of the cluster says about it.
 
     Raises:

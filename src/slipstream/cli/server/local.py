@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Group, LocalCommand, Session
+from slipstream.cli.connection import Command, CommandGroup, Failure, LocalCommand, Session
 from slipstream.cli.prompts import can_ask, confirm_or_stop
 from slipstream.cli.render import say, wrapped
 from slipstream.cli.types import force_flag
@@ -35,7 +35,7 @@ def run(flags: tuple[str, ...]) -> None:
     sys.exit(main(list(flags)))
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Work with configuration files."""
 

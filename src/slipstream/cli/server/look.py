@@ -14,7 +14,7 @@ import click
 
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_age, format_bytes, format_duration, format_time
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.render import Columns, Table, note, print_json
 from slipstream.cli.system import ask_servers, one_server
 from slipstream.cli.types import json_flag
@@ -100,7 +100,7 @@ def _print_varz(varz: Reply) -> None:
     columns.print()
 
 
-def _print_greeting(link: Link, *, as_json: bool) -> None:
+def _print_greeting(link: ClientLink, *, as_json: bool) -> None:
     greeting = link.client.info
     if as_json:
         print_json({name: getattr(greeting, name) for name in greeting.__struct_fields__})
@@ -234,7 +234,7 @@ def ping(session: Session, expect: int, count: int, show_id: bool) -> None:
             click.echo(f"\n---- ping statistics ----\n{len(times)} replies max: {most} min: {least} avg: {mean}")
 
 
-def _round_trip_ns(link: Link) -> int:
+def _round_trip_ns(link: ClientLink) -> int:
     started_ns = time.monotonic_ns()
     link.client.flush()
     return time.monotonic_ns() - started_ns

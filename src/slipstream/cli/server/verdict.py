@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import click
 
 from slipstream.cli.connection import Failure, Session
-from slipstream.cli.link import Link
+from slipstream.cli.link import ClientLink
 from slipstream.cli.render import Table, json_text
 from slipstream.errors import SlipstreamError
 from slipstream.units import SECOND_NS
@@ -155,7 +155,7 @@ class Verdict:
         measured.print()
 
 
-def judged(session: Session, suite: str, name: str, examine: Callable[[Link, Verdict], None]) -> None:
+def judged(session: Session, suite: str, name: str, examine: Callable[[ClientLink, Verdict], None]) -> None:
     """Run a check and end the program; a server that does not answer or refuses is critical."""
     judged_alone(suite, name, lambda verdict: examine(session.link(), verdict))
 

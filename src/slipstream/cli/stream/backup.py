@@ -16,7 +16,7 @@ import click
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_bytes, format_duration
 from slipstream.cli.jetstream import choose_stream, read_config_file
-from slipstream.cli.link import ApiRefusal, Link, Reply, decoded
+from slipstream.cli.link import ApiRefusal, ClientLink, Reply, decoded
 from slipstream.cli.progress import Advance, progress
 from slipstream.cli.pulling import status_of
 from slipstream.cli.render import counted, say
@@ -58,7 +58,7 @@ def backup(
     save_stream(session.link(), choose_stream(session, name), target, options, shown=shown)
 
 
-def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: bool, quiet: bool = False) -> None:
+def save_stream(link: ClientLink, name: str, target: Path, options: Reply, *, shown: bool, quiet: bool = False) -> None:
     """Save a stream into a directory.
 
     Args:
@@ -95,7 +95,7 @@ def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: b
         say(f"Received {format_bytes(size)} in {counted(chunks, 'chunk')} for Stream {name} in {elapsed}")
 
 
-def _receive(link: Link, file: BinaryIO, advance: Advance) -> int:
+def _receive(link: ClientLink, file: BinaryIO, advance: Advance) -> int:
     """Write chunks to a file until the empty one; each is confirmed, so that the server sends more."""
     chunks = 0
     while True:
@@ -151,7 +151,7 @@ def restore(
     print_stream(found, as_json=as_json)
 
 
-def restore_stream(link: Link, source: Path, config: Reply, state: Reply, *, shown: bool, quiet: bool) -> Reply:
+def restore_stream(link: ClientLink, source: Path, config: Reply, state: Reply, *, shown: bool, quiet: bool) -> Reply:
     """Bring a stream back from a directory and return its info.
 
     Args:
@@ -180,7 +180,7 @@ def restore_stream(link: Link, source: Path, config: Reply, state: Reply, *, sho
     return found
 
 
-def _send(link: Link, file: BinaryIO, target: str, advance: Advance) -> Reply:
+def _send(link: ClientLink, file: BinaryIO, target: str, advance: Advance) -> Reply:
     """Send chunks, each after the server has confirmed the one before; the last one is empty."""
     most = link.client.info.max_payload or _CHUNK_BYTES
     while chunk := file.read(min(_CHUNK_BYTES, most)):
@@ -191,7 +191,7 @@ def _send(link: Link, file: BinaryIO, target: str, advance: Advance) -> Reply:
     return decoded(link.request(target, timeout_ns=_SILENCE_NS))
 
 
-def _exists(link: Link, name: str) -> bool:
+def _exists(link: ClientLink, name: str) -> bool:
     try:
         link.api(f"STREAM.INFO.{name}")
     except ApiRefusal as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from slipstream.cli.connection import Command, Group, Session
+from slipstream.cli.connection import Command, CommandGroup, Session
 from slipstream.cli.jetstream import choose_stream
 from slipstream.cli.leaders import balance, placement_flags, placement_of, stand_down
 from slipstream.cli.link import Reply
@@ -18,7 +18,7 @@ from slipstream.cli.types import force_flag, json_flag
 __all__ = ["cluster"]
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def cluster() -> None:
     """Manage the replicas of a stream."""
 

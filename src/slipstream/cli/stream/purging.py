@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slipstream.cli.link import Link, Reply
+from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.progress import progress, shows_progress
 from slipstream.units import MILLISECOND_NS, MINUTE_NS
 
@@ -32,7 +32,7 @@ def expected_purge(body: Reply, state: Reply) -> int:
     return max(count - kept, 0)
 
 
-def purge_watched(link: Link, name: str, body: Reply, state: Reply) -> Reply:
+def purge_watched(link: ClientLink, name: str, body: Reply, state: Reply) -> Reply:
     """Purge a stream and return the server's answer; a terminal shows how far it is.
 
     Raises:

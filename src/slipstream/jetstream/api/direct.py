@@ -23,7 +23,7 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
-from slipstream.jetstream.ports import Ports, Subscription
+from slipstream.jetstream.ports import LiveSubscription, Ports
 from slipstream.jetstream.store.contract import StoreReads
 from slipstream.jetstream.store.values import StoredMessage
 from slipstream.jetstream.stream import reads
@@ -42,7 +42,7 @@ class DirectApi:
     def __init__(self, account: JetStreamAccount) -> None:
         """Watch the account's streams."""
         self._account = account
-        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._subscriptions: dict[str, list[LiveSubscription]] = {}
         self._fresh: set[str] = set()  # mirrors that have caught up with their origin
         account.on_started.append(self._check)
         account.on_updated.append(self._check)

@@ -29,7 +29,7 @@ from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.actions import action_of
 from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.api.request import ApiRequest, ApiRoute, Fields, Grants
-from slipstream.jetstream.api.routes import Routes
+from slipstream.jetstream.api.routes import ApiRoutes
 from slipstream.jetstream.api.subjects import API_PREFIX
 from slipstream.jetstream.api.trail import AuditTrail
 from slipstream.jetstream.config.versioning import level_suffices
@@ -96,7 +96,7 @@ class ApiDispatcher:
         self._trail = trail
         self._ports = ports
         self._advisories = advisories
-        self._routes = Routes()
+        self._routes = ApiRoutes()
         self.register = self._routes.add
         self.counters = ApiCounters()
         self.enabled = True  # False: the account may not use JetStream now

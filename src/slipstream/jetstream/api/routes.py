@@ -9,12 +9,12 @@ from slipstream.jetstream.api.load import INFO_PATTERNS
 from slipstream.jetstream.api.request import ApiRequest, ApiRoute, Fields, Handler
 from slipstream.jetstream.api.subjects import API_PREFIX, TYPE_PREFIX
 
-__all__ = ["Routes"]
+__all__ = ["ApiRoutes"]
 
 _PATTERN_TOKENS_MAX: Final = 4  # literal tokens in front of the variable ones
 
 
-class Routes:
+class ApiRoutes:
     """Routes by literal prefix; under a prefix, by how many variable tokens follow."""
 
     def __init__(self) -> None:

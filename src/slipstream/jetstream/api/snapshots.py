@@ -49,7 +49,7 @@ from slipstream.jetstream.gojson.bind import (
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
-from slipstream.jetstream.ports import Subscription
+from slipstream.jetstream.ports import LiveSubscription
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
@@ -254,7 +254,7 @@ class _Restoring:
         self._client = _client(request)
         self._began_ns = account.ports.now_ns()
         self._restore: Restore | None = None
-        self._chunks: Subscription | None = None
+        self._chunks: LiveSubscription | None = None
         self._last_reply: bytes | None = None  # who waits for the outcome
         self._filled: Callable[[int | ApiError], None] | None = None
 

@@ -19,14 +19,14 @@ from typing import Final
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
 
-__all__ = ["MAGIC", "ArchiveReader", "Entry", "encode_entry"]
+__all__ = ["MAGIC", "ArchiveEntry", "ArchiveReader", "encode_entry"]
 
 MAGIC: Final = b"NATSARC1"
 _DIGITS_MAX = 10  # bytes of the longest varint
 
 
 @dataclass(slots=True)
-class Entry:
+class ArchiveEntry:
     """One entry, not to be changed. All zero and empty: the end."""
 
     name: bytes = b""
@@ -41,7 +41,7 @@ class Entry:
         return not (self.seq or self.ts_ns or self.headers or self.payload)
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: ArchiveEntry) -> bytes:
     """An entry as bytes."""
     zigzag = entry.ts_ns << 1 if entry.ts_ns >= 0 else ((-entry.ts_ns) << 1) - 1
     numbers = (len(entry.name), zigzag, entry.seq, len(entry.headers), len(entry.payload))
@@ -82,7 +82,7 @@ class ArchiveReader:
         """What waits for the rest of an entry."""
         return len(self._waiting)
 
-    def feed(self, data: bytes) -> Iterator[Entry]:
+    def feed(self, data: bytes) -> Iterator[ArchiveEntry]:
         """The entries that are complete with these bytes.
 
         Raises:
@@ -107,7 +107,7 @@ class ArchiveReader:
         finally:
             del self._waiting[:at]
 
-    def _entry(self, at: int) -> tuple[int, Entry] | None:
+    def _entry(self, at: int) -> tuple[int, ArchiveEntry] | None:
         waiting = self._waiting
         numbers: list[int] = []
         size = len(waiting)
@@ -142,4 +142,4 @@ class ArchiveReader:
         headers = bytes(waiting[at : at + header_size])
         payload = bytes(waiting[at + header_size : end])
         ts_ns = zigzag >> 1 if not zigzag & 1 else -((zigzag + 1) >> 1)
-        return end, Entry(name, ts_ns, seq, headers, payload)
+        return end, ArchiveEntry(name, ts_ns, seq, headers, payload)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from slipstream.jetstream.backup.archive import MAGIC, Entry, encode_entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, encode_entry
 from slipstream.jetstream.backup.consumers import encode_consumer
 from slipstream.jetstream.backup.legacy_writer import BLOCK_MESSAGE_BYTES_MAX, TarPieces
 from slipstream.jetstream.backup.slices import Slice, lengths, slices
@@ -38,14 +38,14 @@ def backup_content(
     # Consumers go on working: what they are now is written down before anything else is done.
     tar = TarPieces(stream, config, consumers, last_seq, now_ns) if stream.config.storage is StorageType.FILE else None
     state = {**state, "consumer_count": len(consumers)}
-    entries = [Entry(b"state.json", now_ns, payload=encode(state))]
+    entries = [ArchiveEntry(b"state.json", now_ns, payload=encode(state))]
     for consumer in consumers:
         payload = encode_consumer(consumer.state, last_seq, consumer.ack_wait_ns(1))
-        entries.append(Entry(f"consumers/{consumer.name}".encode(), now_ns, payload=payload))
+        entries.append(ArchiveEntry(f"consumers/{consumer.name}".encode(), now_ns, payload=payload))
     return _pieces(stream, tar, entries, last_seq)
 
 
-def _pieces(stream: Stream, tar: TarPieces | None, entries: list[Entry], last_seq: int) -> Iterator[Piece]:
+def _pieces(stream: Stream, tar: TarPieces | None, entries: list[ArchiveEntry], last_seq: int) -> Iterator[Piece]:
     if tar is not None:
         longest = 0
         for length in lengths(stream.store, last_seq):
@@ -57,12 +57,12 @@ def _pieces(stream: Stream, tar: TarPieces | None, entries: list[Entry], last_se
     yield from _archive_pieces(stream, entries, last_seq)
 
 
-def _archive_pieces(stream: Stream, first: list[Entry], last_seq: int) -> Iterator[Piece]:
+def _archive_pieces(stream: Stream, first: list[ArchiveEntry], last_seq: int) -> Iterator[Piece]:
     begin = b"".join((MAGIC, *map(encode_entry, first)))
     yield lambda: begin
     for batch in slices(stream.store, last_seq):
         yield partial(_entries, batch)
-    end = encode_entry(Entry())
+    end = encode_entry(ArchiveEntry())
     yield lambda: end
 
 
@@ -70,6 +70,6 @@ def _entries(batch: Slice) -> bytes:
     if isinstance(batch, Batch):
         return archiveentries.encode(batch)
     return b"".join(
-        encode_entry(Entry(message.subject, message.ts_ns, message.seq, message.headers, message.payload))
+        encode_entry(ArchiveEntry(message.subject, message.ts_ns, message.seq, message.headers, message.payload))
         for message in batch
     )

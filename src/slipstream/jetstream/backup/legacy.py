@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from slipstream.jetstream.backup.archive import Entry
+from slipstream.jetstream.backup.archive import ArchiveEntry
 from slipstream.jetstream.backup.consumers import SavedState
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
@@ -66,7 +66,7 @@ class Tombstone:
     seq: int
 
 
-Found = OldStream | OldConsumer | Tombstone | Entry
+Found = OldStream | OldConsumer | Tombstone | ArchiveEntry
 
 
 class LegacyReader:
@@ -195,7 +195,7 @@ def _records(content: bytes) -> Iterator[Found]:
                 raise BadBackup("a block of messages is damaged")
             headers = content[payload_at : payload_at + size]
             payload_at += size
-        yield Entry(content[body : body + subject_size], ts_ns, seq, headers, content[payload_at:until])
+        yield ArchiveEntry(content[body : body + subject_size], ts_ns, seq, headers, content[payload_at:until])
 
 
 def consumer_state(content: bytes) -> SavedState:

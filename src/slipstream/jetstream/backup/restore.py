@@ -21,7 +21,7 @@ import msgspec
 
 from slipstream.errors import UNREADABLE, ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, ArchiveReader
 from slipstream.jetstream.backup.consumers import decode_consumer, state_of
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, OldConsumer, OldStream, Tombstone
@@ -259,7 +259,7 @@ class Restore:
             elif found.seq > self.progress.last_seq:
                 self._message(found)
 
-    def _entry(self, entry: Entry) -> None:
+    def _entry(self, entry: ArchiveEntry) -> None:
         if self._expected == _DONE:
             raise BadBackup("unexpected content")
         if not self._begun:
@@ -273,7 +273,7 @@ class Restore:
         else:
             raise BadBackup("expected message sequence")
 
-    def _state(self, entry: Entry) -> None:
+    def _state(self, entry: ArchiveEntry) -> None:
         if entry.name != b"state.json":
             raise BadBackup("expected state.json first")
         try:
@@ -290,7 +290,7 @@ class Restore:
             self._store.trim_to(self._bounds.first_seq)
         self.progress.last_seq = max(self._bounds.first_seq - 1, 0)
 
-    def _consumer(self, entry: Entry) -> None:
+    def _consumer(self, entry: ArchiveEntry) -> None:
         name = entry.name.decode("utf-8", "replace")
         if not name.startswith("consumers/"):
             raise BadBackup(f'expected consumer, found "{name}"')
@@ -318,7 +318,7 @@ class Restore:
         self.progress.stored_bytes += len(encoded)
         self._check_room(0)
 
-    def _message(self, entry: Entry) -> None:
+    def _message(self, entry: ArchiveEntry) -> None:
         progress, store = self.progress, self._store
         now_ns = self._ports.now_ns()
         entry = self._rules.checked(entry, progress.last_seq, now_ns)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from slipstream.jetstream import headers
-from slipstream.jetstream.backup.archive import Entry
+from slipstream.jetstream.backup.archive import ArchiveEntry
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.kernels.subjects.subject import is_valid_subscription, matches
@@ -48,7 +48,7 @@ class EntryRules:
         others = config.mirror is not None or config.sources or config.subject_transform is not None
         self._patterns = () if others else tuple(subject.encode() for subject in config.subjects)
 
-    def checked(self, entry: Entry, last_seq: int, now_ns: int) -> Entry:
+    def checked(self, entry: ArchiveEntry, last_seq: int, now_ns: int) -> ArchiveEntry:
         """The entry as it is to be stored behind `last_seq`.
 
         Raises:
@@ -77,7 +77,7 @@ class EntryRules:
             # As for a publish: any other bytes pass as they are.
             header = headers.remove(headers.without_status(header), b"Nats-Request-Info")
         # Times of a stream do not fall: one in the future would be that of everything published until then.
-        return Entry(name, min(entry.ts_ns, now_ns), seq, header, entry.payload)
+        return ArchiveEntry(name, min(entry.ts_ns, now_ns), seq, header, entry.payload)
 
 
 def check_bounds(first_seq: int, last_seq: int, consumer_count: int) -> None:

@@ -25,7 +25,7 @@ from slipstream.jetstream.backup.limits import (
     BACKUP_WINDOW_BYTES_MAX,
 )
 from slipstream.jetstream.backup.s2 import S2Writer
-from slipstream.jetstream.ports import Cancel, Ports, Subscription
+from slipstream.jetstream.ports import Cancel, LiveSubscription, Ports
 
 __all__ = ["Piece", "Snapshot"]
 
@@ -74,7 +74,7 @@ class Snapshot:
         self._index = 0  # of the last chunk sent
         self._read_all = False
         self._reply = f"$JS.SNAPSHOT.ACK.{stream}.{ports.new_nuid()}"
-        self._confirmations: Subscription | None = None
+        self._confirmations: LiveSubscription | None = None
         self._watch: Cancel | None = None
         self._timer: Cancel | None = None
         self._sending = False

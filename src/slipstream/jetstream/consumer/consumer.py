@@ -36,7 +36,7 @@ from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.replies import Replies
 from slipstream.jetstream.consumer.sink import Sink
 from slipstream.jetstream.consumer.state import ConsumerState
-from slipstream.jetstream.ports import Delivery, Ports, ServerFacts, Subscription
+from slipstream.jetstream.ports import Delivery, LiveSubscription, Ports, ServerFacts
 from slipstream.jetstream.store.values import ALL, Damaged
 from slipstream.jetstream.stream.stream import Stream
 
@@ -123,7 +123,7 @@ class Consumer:
         self._base = base
         self.replies = Replies(self)
         self.idleness = Idleness(self)
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[LiveSubscription] = []
         self._awake = False  # a slice is scheduled
         self._warned_ns = 0  # when a client was last complained about
         self.full = False  # the last slice ended because of max_ack_pending

@@ -35,7 +35,7 @@ from slipstream.jetstream.consumer.retention import Retention
 from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.consumer.update import check_update
-from slipstream.jetstream.consumer.wanted import Wanted
+from slipstream.jetstream.consumer.wanted import ConsumerWants
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.guard import call, each
@@ -67,7 +67,7 @@ class Consumers:
         )
         self._parked: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
-        self._wanted = Wanted(lambda: self.consumers.values())
+        self._wanted = ConsumerWants(lambda: self.consumers.values())
         self._visible_count = 0  # consumers that are shown: not those of other streams that copy this one
         self._partition = Partition()  # of a work queue
         self._held: list[ConsumerJournal] = []  # journals that hold changes until the timer fires

@@ -23,7 +23,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.consumer.limits import DEAD_LETTER_RETRY_NS, DEAD_LETTERS_IN_FLIGHT
 from slipstream.jetstream.consumer.state import BURIED, DEAD, DeadLetter
 from slipstream.jetstream.errors import invalid_config
-from slipstream.jetstream.ports import Cancel, Subscription
+from slipstream.jetstream.ports import Cancel, LiveSubscription
 from slipstream.jetstream.store.values import Damaged, StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.kernels.subjects.subject import is_valid_publish, matches
@@ -61,7 +61,7 @@ class DeadLetters:
     def __init__(self, consumer: Consumer) -> None:
         """Nothing is published before `resume` or `bury`."""
         self._consumer = consumer
-        self._subscription: Subscription | None = None
+        self._subscription: LiveSubscription | None = None
         self._reply_prefix = f"$JS.DLQ.{consumer.stream.name}.{consumer.name}.".encode()
         self._sent: set[int] = set()  # published and not confirmed
         self._timer: Cancel | None = None

@@ -29,7 +29,7 @@ from slipstream.jetstream.consumer.limits import (
 from slipstream.jetstream.consumer.ordering import ordering_of
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT
-from slipstream.jetstream.consumer.source import InOrder, Source
+from slipstream.jetstream.consumer.source import InOrder, MessageSource
 from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.consumer.undelivered import Undelivered
 from slipstream.jetstream.ports import Cancel
@@ -387,7 +387,7 @@ class Deliverer:
         consumer.handed_out(deadline_ns)
 
 
-def _source(consumer: Consumer, undelivered: Undelivered) -> Source:
+def _source(consumer: Consumer, undelivered: Undelivered) -> MessageSource:
     """The order that the consumer was made with: it does not change."""
     ordering = ordering_of(consumer.config.metadata)
     return InOrder(consumer, undelivered) if ordering is None else ByKey(consumer, undelivered, ordering)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from slipstream.jetstream.consumer.consumer import Consumer
     from slipstream.jetstream.consumer.undelivered import Undelivered
 
-__all__ = ["InOrder", "Source"]
+__all__ = ["InOrder", "MessageSource"]
 
 
-class Source(Protocol):
+class MessageSource(Protocol):
     """Finds what is to be delivered for the first time."""
 
     follows_stream: bool
@@ -84,11 +84,11 @@ class InOrder:
         self._undelivered = undelivered
 
     def ready(self, most: int, pending: int) -> int:
-        """See `Source.ready`."""
+        """See `MessageSource.ready`."""
         return most if most < pending else pending
 
     def gather(self, most: int, max_bytes: int) -> Batch:
-        """See `Source.gather`."""
+        """See `MessageSource.gather`."""
         consumer, store = self._consumer, self._store
         state = consumer.state
         if state.resume_seq and (seqs := self._undelivered.snapshot(most)):
@@ -102,7 +102,7 @@ class InOrder:
         )
 
     def read(self, most: int, max_bytes: int) -> list[Read]:
-        """See `Source.read`."""
+        """See `MessageSource.read`."""
         consumer, store = self._consumer, self._store
         state = consumer.state
         most = min(most, CONSUMER_CAREFUL_MSGS)
@@ -125,11 +125,11 @@ class InOrder:
         """They are found again."""
 
     def passed(self, seqs: list[int]) -> None:
-        """See `Source.passed`."""
+        """See `MessageSource.passed`."""
         self._undelivered.passed(seqs[-1], len(seqs))
 
     def delivered(self, deadline_ns: int, seqs: list[int]) -> None:
-        """See `Source.delivered`."""
+        """See `MessageSource.delivered`."""
         consumer = self._consumer
         self._undelivered.passed(seqs[-1], len(seqs))
         consumer.state.acks.delivered(seqs, deadline_ns)

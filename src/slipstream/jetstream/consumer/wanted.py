@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.limits import INTEREST_CACHE_MAX
 
-__all__ = ["Wanted"]
+__all__ = ["ConsumerWants"]
 
 
-class Wanted:
+class ConsumerWants:
     """The wishes of all consumers of one stream."""
 
     def __init__(self, consumers: Callable[[], Iterable[Consumer]]) -> None:

@@ -31,7 +31,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.templated import is_template
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import each
-from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
+from slipstream.jetstream.ports import LiveSubscription, Ports, ServerFacts
 from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.admission.id_window import IdWindow
@@ -85,7 +85,7 @@ class Stream:
         self.upstream: Upstream = NoUpstream()  # a mirror or sources put themselves here
         self._ports = ports
         self._replication = replication
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, LiveSubscription] = {}
         self._stopped = False
         self._schedules: Schedules | None = None  # there once the configuration has allowed them
         self.holds = Holds(ports)  # what retention must leave alone

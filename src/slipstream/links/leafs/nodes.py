@@ -27,7 +27,7 @@ from slipstream.links.leafs.door import LeafDoor
 from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo
 from slipstream.links.leafs.interest import LeafInterest
 from slipstream.links.leafs.link import LeafLink
-from slipstream.links.leafs.wants import AccountWants
+from slipstream.links.leafs.wants import LeafWants
 from slipstream.links.traffic import PastTraffic
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
@@ -70,7 +70,7 @@ class LeafNodes:
         self.on_connected: list[Callable[[LeafLink], None]] = []
         self.on_closed: list[Callable[[LeafLink, CloseReason], None]] = []
         self._door = LeafDoor(hub, edge.check_password, edge.called_out)
-        self._wants = AccountWants(hub)
+        self._wants = LeafWants(hub)
         self._compressing = Compressing(hub.now_ns, edge.compress)
         self._caller = LeafCaller(hub, edge, self._compresses, self._finish)
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from slipstream.accounts.imports import StreamImport
     from slipstream.routing.hub import Hub
 
-__all__ = ["AccountWants"]
+__all__ = ["LeafWants"]
 
 
-class AccountWants:
+class LeafWants:
     """Imports, mappings and the detection of loops, by account."""
 
     def __init__(self, hub: Hub) -> None:

@@ -17,10 +17,10 @@ from __future__ import annotations
 import enum
 from typing import Final, Protocol
 
-__all__ = ["Answers", "ClusterView", "StreamView", "who_answers"]
+__all__ = ["ClusterView", "Responsibility", "StreamRole", "who_answers"]
 
 
-class Answers(enum.Enum):
+class Responsibility(enum.Enum):
     """What this server does with a call."""
 
     HANDLE = "the call is this server's: it is handled as alone"
@@ -29,7 +29,7 @@ class Answers(enum.Enum):
     UNAVAILABLE = "this server answers that the system is temporarily unavailable"
 
 
-class StreamView(enum.Enum):
+class StreamRole(enum.Enum):
     """A stream as this server sees it."""
 
     LED_HERE = "this server leads it, or keeps its only copy"
@@ -51,7 +51,7 @@ class ClusterView(Protocol):
         """Whether there has been no leader of the meta group for a while."""
         ...
 
-    def stream(self, account: str, name: str) -> StreamView:
+    def stream(self, account: str, name: str) -> StreamRole:
         """What is known of a stream."""
         ...
 
@@ -104,7 +104,7 @@ _STREAM_CALLS: Final = (
 )
 
 
-def who_answers(call: str, account: str, view: ClusterView) -> Answers:
+def who_answers(call: str, account: str, view: ClusterView) -> Responsibility:
     """What this server does with a call.
 
     Args:
@@ -116,19 +116,19 @@ def who_answers(call: str, account: str, view: ClusterView) -> Answers:
         return _meta(view)
     prefix = next((prefix for prefix in _STREAM_CALLS if call.startswith(prefix)), None)
     if prefix is None:
-        return Answers.SILENT
+        return Responsibility.SILENT
     stream = view.stream(account, call[len(prefix) :].partition(".")[0])
-    if stream is StreamView.LED_HERE:
-        return Answers.HANDLE
-    if stream is StreamView.ELSEWHERE:
-        return Answers.SILENT
+    if stream is StreamRole.LED_HERE:
+        return Responsibility.HANDLE
+    if stream is StreamRole.ELSEWHERE:
+        return Responsibility.SILENT
     verdict = _meta(view)
-    if verdict is not Answers.HANDLE:
+    if verdict is not Responsibility.HANDLE:
         return verdict
-    return Answers.NOT_FOUND if stream is StreamView.MISSING else Answers.UNAVAILABLE
+    return Responsibility.NOT_FOUND if stream is StreamRole.MISSING else Responsibility.UNAVAILABLE
 
 
-def _meta(view: ClusterView) -> Answers:
+def _meta(view: ClusterView) -> Responsibility:
     if view.is_meta_leader:
-        return Answers.HANDLE
-    return Answers.UNAVAILABLE if view.is_leaderless else Answers.SILENT
+        return Responsibility.HANDLE
+    return Responsibility.UNAVAILABLE if view.is_leaderless else Responsibility.SILENT

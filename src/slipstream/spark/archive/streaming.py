@@ -35,7 +35,7 @@ from slipstream.spark.archive.measure import first_at, measure_both, measure_fil
 from slipstream.spark.runtime.connection import Connection
 from slipstream.spark.runtime.errors import DataLoss
 from slipstream.spark.runtime.stream_state import Measure, Measured, StreamState
-from slipstream.spark.source.offsets import Position
+from slipstream.spark.source.offsets import StreamPosition
 from slipstream.spark.source.options import SourceOptions, StartingPoint
 from slipstream.spark.source.ranges import Window, plan_range
 
@@ -93,11 +93,11 @@ class StreamArchive:
             begin = max(begin, oldest_known(lake, state) if begin <= upto else state.first)
         return begin
 
-    def has(self, at: Position, state: StreamState) -> bool:
+    def has(self, at: StreamPosition, state: StreamState) -> bool:
         """Whether a place is on this side of the border: the stream has no more what is there."""
         return at.identity == state.identity and at.seq < state.first
 
-    def check_place(self, at: Position, state: StreamState, replaced: Replaced) -> None:
+    def check_place(self, at: StreamPosition, state: StreamState, replaced: Replaced) -> None:
         """Look whether everything between a place and the stream's first message is archived.
 
         Raises:
@@ -132,7 +132,7 @@ class StreamArchive:
         return within_bytes(ask, self._options.limits)
 
     def plan(
-        self, connection: Connection, state: StreamState, place: Position, last: int, window: Window
+        self, connection: Connection, state: StreamState, place: StreamPosition, last: int, window: Window
     ) -> list[InputPartition]:
         """The tasks of a batch.
 

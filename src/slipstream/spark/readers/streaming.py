@@ -35,7 +35,7 @@ from slipstream.spark.runtime.stream_state import Measure, StreamState
 from slipstream.spark.source.admission import BatchAdmission
 from slipstream.spark.source.durable import DurableAcks
 from slipstream.spark.source.holds import SourceHolds
-from slipstream.spark.source.offsets import Offset, Position
+from slipstream.spark.source.offsets import Offset, StreamPosition
 from slipstream.spark.source.options import ReadLimits, SourceOptions
 from slipstream.spark.source.positions import checked, range_start
 from slipstream.spark.source.ranges import RangePartition, Window, plan_range, read_range
@@ -98,7 +98,9 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of the streams now; Spark's progress shows it, and lag is the difference."""
         states = self._ask(self._states)
-        return Offset({name: Position(state.last + 1, state.identity) for name, state in states.items()}).to_json()
+        return Offset(
+            {name: StreamPosition(state.last + 1, state.identity) for name, state in states.items()}
+        ).to_json()
 
     # --- what -------------------------------------------------------------------------------------------------------
 
@@ -147,9 +149,9 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._hold(connection, offset.positions)
         return offset
 
-    def _begin(self, connection: Connection, state: StreamState) -> Position:
+    def _begin(self, connection: Connection, state: StreamState) -> StreamPosition:
         seq = self._start(connection, state)
-        return Position(seq, state.identity, self._oldest_ns(connection, state, seq), waits=seq > state.last + 1)
+        return StreamPosition(seq, state.identity, self._oldest_ns(connection, state, seq), waits=seq > state.last + 1)
 
     def _start(self, connection: Connection, state: StreamState) -> int:
         if self._archive is not None:
@@ -195,7 +197,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             everything=everything,
             may_wait=self._target is None,
         )
-        ends: dict[str, Position] = {}
+        ends: dict[str, StreamPosition] = {}
         for name, at in end.positions.items():
             known, place = begin.positions.get(name), places[name]
             if known is not None and at == place:
@@ -207,17 +209,21 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return Offset(ends)
 
     def _places(
-        self, connection: Connection, begin: Mapping[str, Position], states: Mapping[str, StreamState]
-    ) -> dict[str, Position]:
+        self, connection: Connection, begin: Mapping[str, StreamPosition], states: Mapping[str, StreamState]
+    ) -> dict[str, StreamPosition]:
         """Where each stream is read on; those that appeared since are read from their beginning."""
-        places = {name: Position(state.first, state.identity) for name, state in states.items() if name not in begin}
+        places = {
+            name: StreamPosition(state.first, state.identity) for name, state in states.items() if name not in begin
+        }
         for name, at in begin.items():
             place = self._checked(connection, name, at, states.get(name))
             if place is not None:
                 places[name] = place
         return places
 
-    def _checked(self, connection: Connection, name: str, at: Position, state: StreamState | None) -> Position | None:
+    def _checked(
+        self, connection: Connection, name: str, at: StreamPosition, state: StreamState | None
+    ) -> StreamPosition | None:
         fail, retention = self.options.fail_on_data_loss, partial(connection.retention, name)
         seq, since_ns = self._quiet.get(name, (0, 0))
         quiet_ns = time.monotonic_ns() - since_ns if seq == at.seq else None
@@ -280,11 +286,11 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             acks = self._acks[stream] = DurableAcks(link, stream, consumer)
         return acks
 
-    def _hold(self, connection: Connection, positions: Mapping[str, Position]) -> None:
+    def _hold(self, connection: Connection, positions: Mapping[str, StreamPosition]) -> None:
         if self._holding(connection):
             self._holds.keep(connection, positions, time.monotonic_ns())
 
-    def _hold_new(self, connection: Connection, positions: Mapping[str, Position]) -> None:
+    def _hold_new(self, connection: Connection, positions: Mapping[str, StreamPosition]) -> None:
         if self._holding(connection):
             self._holds.keep_new(connection, positions, time.monotonic_ns())
 

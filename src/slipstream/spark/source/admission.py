@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slipstream.spark.runtime.stream_state import Measure, StreamState
-from slipstream.spark.source.offsets import Offset, Position
+from slipstream.spark.source.offsets import Offset, StreamPosition
 from slipstream.spark.source.options import ReadLimits
 
 __all__ = ["IDLE_SEQUENCES_MAX", "BatchAdmission"]
@@ -29,7 +29,7 @@ class _Ahead:
     """What one stream has for the next batch."""
 
     name: str
-    begin: Position
+    begin: StreamPosition
     last: int  # end of the stream
     messages: int  # counted only as far as the limits ask
     bytes: int
@@ -53,7 +53,7 @@ class BatchAdmission:
 
     def next_end(
         self,
-        begin: Mapping[str, Position],
+        begin: Mapping[str, StreamPosition],
         states: Mapping[str, StreamState],
         measure: Measure,
         *,
@@ -80,12 +80,12 @@ class BatchAdmission:
         messages, size = sum(one.messages for one in found), sum(one.bytes for one in found)
         for one in found:
             last = self._cut(one, messages, size, measure, limits)
-            ends[one.name] = Position(max(last + 1, one.begin.seq), one.begin.identity)
+            ends[one.name] = StreamPosition(max(last + 1, one.begin.seq), one.begin.identity)
         if ends != dict(begin):
             self._last_batch_ns = now_ns
         return Offset(ends)
 
-    def _look(self, name: str, begin: Position, last: int, measure: Measure, limits: ReadLimits) -> _Ahead:
+    def _look(self, name: str, begin: StreamPosition, last: int, measure: Measure, limits: ReadLimits) -> _Ahead:
         """Count what is new, but no further than matters: a query may be far behind."""
         if last < begin.seq:
             return _Ahead(name, begin, last, 0, 0, last)

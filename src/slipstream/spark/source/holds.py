@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from slipstream.bulk import BulkError
 from slipstream.spark.runtime.connection import Connection
-from slipstream.spark.source.offsets import Position
+from slipstream.spark.source.offsets import StreamPosition
 
 __all__ = ["SourceHolds"]
 
@@ -27,7 +27,7 @@ _RENEW_SHARE = 3  # renewed when this part of its time is over
 @dataclass
 class _Hold:
     hold_id: str
-    at: Position
+    at: StreamPosition
     since_ns: int
     connection: Connection
 
@@ -40,7 +40,7 @@ class SourceHolds:
         self._timeout_ns = timeout_ns
         self._holds: dict[str, _Hold] = {}
 
-    def keep(self, connection: Connection, positions: Mapping[str, Position], now_ns: int) -> None:
+    def keep(self, connection: Connection, positions: Mapping[str, StreamPosition], now_ns: int) -> None:
         """Hold everything from these places on; what was held before them is let go.
 
         Raises:
@@ -51,7 +51,7 @@ class SourceHolds:
             if held is None or held.at != at:
                 self._take(connection, name, at, now_ns)
 
-    def keep_new(self, connection: Connection, positions: Mapping[str, Position], now_ns: int) -> None:
+    def keep_new(self, connection: Connection, positions: Mapping[str, StreamPosition], now_ns: int) -> None:
         """The same for streams that are not held yet: those of a batch that was left open, and those that joined."""
         self.keep(connection, {name: at for name, at in positions.items() if name not in self._holds}, now_ns)
 
@@ -61,7 +61,7 @@ class SourceHolds:
             if now_ns - held.since_ns >= self._timeout_ns // _RENEW_SHARE or held.connection is not connection:
                 self._take(connection, name, held.at, now_ns)
 
-    def _take(self, connection: Connection, name: str, at: Position, now_ns: int) -> None:
+    def _take(self, connection: Connection, name: str, at: StreamPosition, now_ns: int) -> None:
         before = self._holds.get(name)
         seconds = self._timeout_ns / 1e9
         try:

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 from slipstream.spark.runtime.errors import SparkSideError
 
-__all__ = ["Offset", "OffsetError", "Position"]
+__all__ = ["Offset", "OffsetError", "StreamPosition"]
 
 _VERSION = 1
 
@@ -28,7 +28,7 @@ class OffsetError(SparkSideError):
 
 
 @dataclass(frozen=True)
-class Position:
+class StreamPosition:
     """A place in one stream."""
 
     seq: int  # next to read
@@ -42,7 +42,7 @@ class Position:
 class Offset:
     """A place in every stream of a query."""
 
-    positions: Mapping[str, Position]
+    positions: Mapping[str, StreamPosition]
 
     def to_json(self) -> dict[str, Any]:
         """What Spark writes to its checkpoint; streams are sorted, so that equal offsets are equal texts."""
@@ -61,7 +61,7 @@ class Offset:
             raise OffsetError(f"the checkpoint's offset has version {value.get('v')!r}; this source reads {_VERSION}")
         return cls({str(name): _position(name, at) for name, at in value["s"].items()})
 
-    def streams_with(self, other: Offset) -> Iterator[tuple[str, Position, Position]]:
+    def streams_with(self, other: Offset) -> Iterator[tuple[str, StreamPosition, StreamPosition]]:
         """The streams that moved from here to `other`: name, from, to.
 
         A stream that is new, or another one of the same name, is read from where it joined.
@@ -69,21 +69,21 @@ class Offset:
         for name, end in sorted(other.positions.items()):
             begin = self.positions.get(name)
             if begin is None or begin.identity != end.identity:
-                begin = Position(end.joined_at or 1, end.identity)
+                begin = StreamPosition(end.joined_at or 1, end.identity)
             if end.seq > begin.seq:
                 yield name, begin, end
 
 
-def _json(at: Position) -> dict[str, Any]:
+def _json(at: StreamPosition) -> dict[str, Any]:
     more = {"t": at.oldest_ns, "f": at.joined_at, "w": at.waits}
     return {"q": at.seq, "id": at.identity, **{name: value for name, value in more.items() if value}}
 
 
-def _position(name: object, value: object) -> Position:
+def _position(name: object, value: object) -> StreamPosition:
     if isinstance(value, dict):
         seq, identity, oldest, joined = value.get("q"), value.get("id"), value.get("t", 0), value.get("f", 0)
         if _whole(seq) and seq >= 1 and isinstance(identity, str) and _whole(oldest) and _whole(joined):
-            return Position(seq, identity, oldest, value.get("w") is True, joined)
+            return StreamPosition(seq, identity, oldest, value.get("w") is True, joined)
     raise OffsetError(f"the checkpoint's offset of stream {name!r} cannot be read: {str(value)[:200]}")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from slipstream.spark.runtime.errors import DataLoss
 from slipstream.spark.runtime.retention import RetentionRisk
 from slipstream.spark.runtime.stream_state import StreamState
-from slipstream.spark.source.offsets import Position
+from slipstream.spark.source.offsets import StreamPosition
 
 __all__ = ["checked", "range_start"]
 
@@ -21,13 +21,13 @@ _ACCEPT = "set failOnDataLoss=false to go on with what is there"
 
 def checked(
     name: str,
-    position: Position,
+    position: StreamPosition,
     state: StreamState | None,
     *,
     fail: bool,
     retention: Callable[[], RetentionRisk] = RetentionRisk,
     quiet_ns: int | None = None,
-) -> Position | None:
+) -> StreamPosition | None:
     """The place to read on from; the same one unless something was lost and that is accepted.
 
     Args:
@@ -54,7 +54,7 @@ def checked(
                 f"stream {name!r} is not the one this query has read so far: it was deleted and created again "
                 f"({position.identity} became {state.identity}); {_ACCEPT}, from its first message"
             )
-        return Position(state.first, state.identity)
+        return StreamPosition(state.first, state.identity)
     if position.seq < state.first:
         if fail:
             if retention().replaced(position.oldest_ns, quiet_ns):
@@ -63,14 +63,14 @@ def checked(
                 f"stream {name!r} no longer holds messages {position.seq} to {state.first - 1}: its limits, a purge or "
                 f"acknowledgements removed them before they were read; {_ACCEPT}"
             )
-        return Position(state.first, state.identity)
+        return StreamPosition(state.first, state.identity)
     if position.seq > state.last + 1 and not position.waits:
         if fail:
             raise DataLoss(
                 f"stream {name!r} ends at {state.last}, but this query has read up to {position.seq - 1}: the server "
                 f"has lost messages or was restored from a backup; {_ACCEPT}"
             )
-        return Position(state.last + 1, state.identity)
+        return StreamPosition(state.last + 1, state.identity)
     return position
 
 

@@ -27,7 +27,7 @@ from slipstream.jetstream.store.limits import (
 )
 from slipstream.jetstream.store.values import StoreUnavailable
 
-__all__ = ["CommitJob", "Erasure", "LoggedRemovals", "Overwrite", "Seal", "SegmentWrite", "as_fault", "is_full"]
+__all__ = ["CommitJob", "CommitSeal", "Erasure", "LoggedRemovals", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
 
 Erasure = tuple[int, int]
 """Sequence and time of a message that is to be overwritten."""
@@ -77,7 +77,7 @@ class LoggedRemovals:
     erased: list[Erasure]
 
 
-class Seal(Protocol):
+class CommitSeal(Protocol):
     """What the bytes of a commit must pass before they are written."""
 
     def seal(self, writes: list[SegmentWrite]) -> None:
@@ -112,7 +112,7 @@ class CommitJob:
     """What readers see no more when this is done."""
     units: int = 0
     """Units whose end is in this commit or an earlier one."""
-    chain: Seal | None = None
+    chain: CommitSeal | None = None
     """The hash chain of the stream, if it has one."""
     sealed: bool = False
     fault: StorageFault | None = None

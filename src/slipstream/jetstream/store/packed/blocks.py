@@ -23,7 +23,7 @@ from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.packed.codecs import Codec, pack, unpack
 from slipstream.kernels.log.record import FRAME_HEAD_BYTES, crc32c
 
-__all__ = ["BLOCK_BYTES", "BlockPlace", "Table", "encode_block_frame", "find_blocks", "pack_segment", "read_block"]
+__all__ = ["BLOCK_BYTES", "BlockPlace", "BlockTable", "encode_block_frame", "find_blocks", "pack_segment", "read_block"]
 
 BLOCK_BYTES: Final = 65536
 """Of a segment, in one block: what one point read has to unpack, and what one flipped bit costs."""
@@ -46,7 +46,7 @@ class BlockPlace:
 
 
 @dataclass(slots=True)
-class Table:
+class BlockTable:
     """What a packed segment holds, and where."""
 
     size: int
@@ -60,7 +60,7 @@ class Table:
         return _TABLE.pack(self.size, len(self.places)) + b"".join(entries)
 
     @classmethod
-    def decode(cls, body: bytes, file_size: int) -> Table | None:
+    def decode(cls, body: bytes, file_size: int) -> BlockTable | None:
         """The table in a body; None if it is not one."""
         if len(body) < _TABLE.size:
             return None
@@ -88,7 +88,7 @@ def pack_segment(header: bytes, body: bytes, salt: int, codec: Codec, room: int)
     for number, start in enumerate(range(0, len(body), BLOCK_BYTES), 1):
         piece = body[start : start + BLOCK_BYTES]
         frames.append(encode_block_frame(number, HEADER_BYTES + start, piece, salt, codec, room))
-    table = Table(HEADER_BYTES + len(body), [BlockPlace(0, 0)] * len(frames))
+    table = BlockTable(HEADER_BYTES + len(body), [BlockPlace(0, 0)] * len(frames))
     at = HEADER_BYTES + len(_frame(0, 0, 0, table.encode(), Codec.STORED, salt, room))
     for number, frame in enumerate(frames):
         table.places[number] = BlockPlace(at, len(frame))
@@ -96,7 +96,7 @@ def pack_segment(header: bytes, body: bytes, salt: int, codec: Codec, room: int)
     return b"".join((header, encode_table_frame(table, salt, room), *frames))
 
 
-def encode_table_frame(table: Table, salt: int, room: int) -> bytes:
+def encode_table_frame(table: BlockTable, salt: int, room: int) -> bytes:
     """Frame 0. Its length depends on the number of blocks alone."""
     return _frame(0, 0, 0, table.encode(), Codec.STORED, salt, room)
 
@@ -166,10 +166,10 @@ def block_in(frame: bytes, salt: int) -> tuple[int, bytes]:
     return found.number - 1, read_block(frame, found.number - 1, salt) or b""
 
 
-def read_table(data: bytes, salt: int, file_size: int) -> Table | None:
+def read_table(data: bytes, salt: int, file_size: int) -> BlockTable | None:
     """The table, from the bytes behind the header."""
     found = _read(data, 0, salt)
-    return Table.decode(found.body, file_size) if found is not None and found.number == 0 else None
+    return BlockTable.decode(found.body, file_size) if found is not None and found.number == 0 else None
 
 
 def table_length(head: bytes) -> int:
@@ -177,7 +177,7 @@ def table_length(head: bytes) -> int:
     return int(_HEAD.unpack_from(head)[1]) if len(head) >= _HEAD.size else 0
 
 
-def find_blocks(data: bytes, salt: int) -> Table:
+def find_blocks(data: bytes, salt: int) -> BlockTable:
     """The table of a file whose own is gone: every frame that is whole, the last one of each number."""
     found = {
         one.number: (start, one)
@@ -191,7 +191,7 @@ def find_blocks(data: bytes, salt: int) -> Table:
     places: list[BlockPlace | None] = [None] * _blocks_of(size)
     for number, (start, one) in found.items():
         places[number - 1] = BlockPlace(start, one.length)
-    return Table(size, places)
+    return BlockTable(size, places)
 
 
 def _whole_frames(data: bytes, salt: int) -> Iterator[tuple[int, _Read]]:

@@ -19,7 +19,7 @@ from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader
 from slipstream.jetstream.store.packed.blocks import (
     BLOCK_BYTES,
     BlockPlace,
-    Table,
+    BlockTable,
     block_in,
     encode_block_frame,
     encode_table_frame,
@@ -133,7 +133,7 @@ class PackedFile:
     def _block_size(self, index: int) -> int:
         return min(BLOCK_BYTES, self.size - HEADER_BYTES - index * BLOCK_BYTES)
 
-    def _find_table(self) -> tuple[Table, bool]:
+    def _find_table(self) -> tuple[BlockTable, bool]:
         size = self._disk.size(self._path)
         head = self._disk.read(self._path, HEADER_BYTES, FRAME_HEAD_BYTES)
         length = min(table_length(head), size)
@@ -149,7 +149,7 @@ class PackedFile:
         blocks: dict[int, bytearray | None] = {}
         for offset, data in patches:
             self._patch(blocks, offset, data)
-        table = Table(self._table.size, list(self._table.places))
+        table = BlockTable(self._table.size, list(self._table.places))
         end = self._disk.size(self._path)
         end += -end % 8
         frames: list[tuple[int, bytes]] = []

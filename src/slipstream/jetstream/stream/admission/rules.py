@@ -277,7 +277,7 @@ def wrong_increment(draft: Draft, view: View) -> Verdict | None:
 def counted(draft: Draft, view: View) -> Verdict | None:
     """In a stream of counters every message counts, and is stored with the total."""
     found = counters.counted(draft.subject, draft.header, draft.payload, view.newest)
-    if not isinstance(found, counters.Counted):
+    if not isinstance(found, counters.CountedMessage):
         return Refused(found)
     draft.header, draft.payload = found
     draft.tail = b"," + found.payload[1:-1]

@@ -36,7 +36,7 @@ from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
-from slipstream.jetstream.ports import Cancel, Ports, Subscription
+from slipstream.jetstream.ports import Cancel, LiveSubscription, Ports
 from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.commit.point import AfterCommit
 from slipstream.jetstream.stream.limits import (
@@ -202,8 +202,8 @@ class SourceFeed:
         self._name = name
         self._stream, self._account, self._domain = reader
         self._state = _State.WAITING
-        self._answers: Subscription | None = None  # for the answer to the request in flight
-        self._deliveries: Subscription | None = None
+        self._answers: LiveSubscription | None = None  # for the answer to the request in flight
+        self._deliveries: LiveSubscription | None = None
         self._deliver_to = ""  # what the consumer was asked to deliver to
         self._timer: Cancel | None = None  # next attempt, or the time an answer may take
         self._watch: Cancel | None = None  # looks for silence while running

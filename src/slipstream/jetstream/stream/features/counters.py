@@ -22,7 +22,7 @@ from slipstream.jetstream.gojson import JsonError, encode
 from slipstream.jetstream.gojson.bind import STRING, Field, GoStruct
 from slipstream.jetstream.stream.admission.ingest_ports import Newest
 
-__all__ = ["Counted", "counted", "increment_of", "number", "refusal", "text_of_number"]
+__all__ = ["CountedMessage", "counted", "increment_of", "number", "refusal", "text_of_number"]
 
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _CHUNK = 4000  # digits the interpreter converts at once
@@ -52,7 +52,7 @@ class _Total(NamedTuple):
     sources: Sources
 
 
-class Counted(NamedTuple):
+class CountedMessage(NamedTuple):
     """What is stored in the place of a message that counts."""
 
     header: bytes
@@ -80,7 +80,7 @@ def refusal(header: bytes, payload: bytes, *, allowed: bool) -> ApiError | None:
     return None
 
 
-def counted(subject: bytes, header: bytes, payload: bytes, newest: Newest) -> Counted | ApiError:
+def counted(subject: bytes, header: bytes, payload: bytes, newest: Newest) -> CountedMessage | ApiError:
     """What to store for a message that passed `refusal`.
 
     Args:
@@ -112,7 +112,7 @@ def counted(subject: bytes, header: bytes, payload: bytes, newest: Newest) -> Co
     if sources:
         ordered = {name: dict(sorted(sources[name].items())) for name in sorted(sources)}
         header = headers.put(header, b"Nats-Counter-Sources", encode(ordered))
-    return Counted(header, b'{"val":"%b"}' % text_of_number(total.value + increment).encode())
+    return CountedMessage(header, b'{"val":"%b"}' % text_of_number(total.value + increment).encode())
 
 
 def _total(last: tuple[bytes, bytes] | None) -> _Total | None:

@@ -1,0 +1,16 @@
+"""Rules of the code that no linter has."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "slipstream"
+
+
+def test_a_public_class_has_its_name_for_itself() -> None:
+    """Who reads a name in a log, a trace or a review knows which class is meant; a word has one meaning."""
+    classes = [name for path in SOURCE.rglob("*.py") for name in re.findall(r"^class (\w+)", path.read_text(), re.M)]
+    assert len(classes) > 1000
+    assert [name for name, count in Counter(classes).items() if count > 1 and not name.startswith("_")] == []
