@@ -21,7 +21,7 @@ class Member:
 
     def __init__(self, name: str, port: int, routes: list[int], directory: Path, extra: str = "") -> None:
         self._text = (
-            f'listen: "127.0.0.1:-1", server_name: {name}\n{extra}\n'
+            f'listen: "127.0.0.1:-1", server_name: {name}, server_tags: ["is:{name}"]\n{extra}\n'
             f'cluster {{ name: C, listen: "127.0.0.1:{port}", '
             f"routes: [{', '.join(f'nats://localhost:{route}' for route in routes)}] }}"
         )

@@ -23,10 +23,11 @@ class Copies:
         account.on_updated.append(self._updated)
         account.on_stopped.append(self._stopped)
         account.on_reconnected.append(self._reconnected)
+        account.on_moved.append(self._moved)
 
     def _started(self, stream: Stream) -> None:
         self._attach(stream)
-        for feed in self._feeds_of(stream):
+        for feed in self._feeds_of(stream.name):
             feed.hurry()
 
     def _reconnected(self) -> None:
@@ -34,10 +35,14 @@ class Copies:
             for feed in upstream.feeds:
                 feed.reconnected()
 
-    def _feeds_of(self, origin: Stream) -> list[SourceFeed]:
+    def _moved(self, name: str) -> None:
+        for feed in self._feeds_of(name):
+            feed.origin_moved()
+
+    def _feeds_of(self, origin: str) -> list[SourceFeed]:
         """What reads a stream of this account."""
         feeds = [feed for upstream in self._upstreams.values() for feed in upstream.feeds]
-        return [feed for feed in feeds if feed.origin == origin.name]
+        return [feed for feed in feeds if feed.origin == origin]
 
     def _attach(self, stream: Stream) -> None:
         account = self._account
@@ -75,7 +80,7 @@ class Copies:
 
     def _stopped(self, stream: Stream) -> None:
         self._upstreams.pop(stream.name, None)
-        for feed in self._feeds_of(stream):
+        for feed in self._feeds_of(stream.name):
             feed.retry()  # and be told that there is no such stream any more
 
     def _caught_up(self, stream: Stream) -> None:

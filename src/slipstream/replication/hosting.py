@@ -38,7 +38,7 @@ _LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
 class _Kept:
     """A stream of this server."""
 
-    __slots__ = ("assignment", "ended", "error", "files", "leaderless_ticks", "replica")
+    __slots__ = ("assignment", "ended", "error", "files", "leader", "leaderless_ticks", "replica")
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -47,6 +47,7 @@ class _Kept:
         self.ended = False
         self.error: str | None = None
         self.leaderless_ticks = 0
+        self.leader = NO_NODE  # the last that was known
 
 
 class Hosting:
@@ -231,9 +232,17 @@ class Hosting:
         self._ports.run_blocking(create, created)
 
     def _leader_changed(self, kept: _Kept) -> None:
-        if not kept.ended:
-            self._follow_config(kept)
-            self._changed(kept.assignment)
+        if kept.ended:
+            return
+        self._follow_config(kept)
+        self._changed(kept.assignment)
+        group = kept.replica.group if kept.replica is not None else None
+        host = self._account(kept.assignment.account)
+        if group is None or host is None or group.leader in (NO_NODE, kept.leader):
+            return
+        kept.leader = group.leader
+        for hook in host.on_moved if kept.leader != self._node else ():
+            hook(kept.assignment.name)
 
     def _follow_config(self, kept: _Kept) -> None:
         """Have the stream be as it is assigned, if it runs here."""
@@ -256,7 +265,7 @@ class Hosting:
         kept.ended = True
         host = self._account(assignment.account)
         if kept.replica is not None:
-            kept.replica.stop(partial(self._destroy, kept))
+            kept.replica.stop(partial(self._destroy, kept), deleted=True)
         elif not assignment.is_replicated and host is not None and assignment.name in host.streams:
             host.delete_stream(assignment.name, lambda _: None)
 

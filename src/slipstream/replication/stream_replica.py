@@ -56,8 +56,8 @@ class StreamHost(Protocol):
         """Run a replicated stream here."""
         ...
 
-    def release_stream(self, name: str) -> None:
-        """Run it no more, and answer nobody."""
+    def release_stream(self, name: str, *, deleted: bool = False) -> None:
+        """Run it no more, and answer nobody; if it was `deleted`, whoever waits is told so."""
         ...
 
 
@@ -121,8 +121,11 @@ class StreamReplica:
         self._retry = None
         self._open(0, self._take_part)
 
-    def stop(self, ended: Callable[[], None]) -> None:
-        """Take part no more; `ended` is called when nothing works on the files any more, and they can go."""
+    def stop(self, ended: Callable[[], None], *, deleted: bool = False) -> None:
+        """Take part no more; `ended` is called when nothing works on the files any more, and they can go.
+
+        `deleted`: the stream is gone for good, which those are told who wait for it.
+        """
 
         def end() -> None:
             self._let_go()
@@ -132,7 +135,7 @@ class StreamReplica:
             self._retry()
             self._retry = None
         self._leave_group()
-        self._when_quiet(end)
+        self._when_quiet(end, deleted=deleted)
 
     @property
     def messages(self) -> int:
@@ -191,7 +194,7 @@ class StreamReplica:
             group.stop()
             self._groups.remove(self.group_id)
 
-    def _when_quiet(self, then: Callable[[], None]) -> None:
+    def _when_quiet(self, then: Callable[[], None], *, deleted: bool = False) -> None:
         """Let neither stream nor follower work on the store, and then go on like this; what was to follow does not."""
         settles, self._next = self._next is not None, then
         if settles:
@@ -201,7 +204,7 @@ class StreamReplica:
         if stream is not None:
             # The times at which messages end are read back with them: the store does not keep those of new ones.
             self._stays = not stream.config.allow_msg_ttl
-            self._host.release_stream(self.name)
+            self._host.release_stream(self.name, deleted=deleted)
             upkeep = stream.committer.upkeep
             if self._commit_runs:
                 self._when_synced = lambda: upkeep.when_quiet(self._quiet)

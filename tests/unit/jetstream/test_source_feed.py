@@ -118,7 +118,8 @@ def test_no_answer_ends_the_wait(world: CopyWorld) -> None:
     world.wait()
     reply = next(reply for subject, reply, _, _ in world.ports.sent if subject == b"far.away.CONSUMER.CREATE.O")
     world.wait(60 * SECOND_NS)
-    assert [subject for subject, *_ in world.ports.sent].count(b"far.away.CONSUMER.CREATE.O") == 2
+    # After 2, 4, 8, 16 and 30 seconds: who is there answers at once, and who is not is not troubled often.
+    assert [subject for subject, *_ in world.ports.sent].count(b"far.away.CONSUMER.CREATE.O") == 5
     assert reply is not None
     world.ports.route(reply, None, None, b"{}")  # too late: nobody listens any more
     assert world.info()["mirror"]["active"] == -1

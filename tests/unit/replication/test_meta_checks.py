@@ -9,7 +9,7 @@ import pytest
 
 from slipstream.errors import ApiError
 from slipstream.jetstream.config.enums import StorageType
-from slipstream.jetstream.config.structs import Placement, StreamConfig, StreamSource
+from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.config.validate import ConfigContext
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.replication.meta.checks import AccountRules, changed_config, new_config
@@ -104,8 +104,6 @@ def test_streams_do_not_move_yet() -> None:
 def test_what_streams_of_a_cluster_cannot_do_yet() -> None:
     there = held(assignment("S"))
     for asked in (
-        ask("M", subjects=[], mirror=StreamSource(name="S")),
-        ask("M", sources=[StreamSource(name="S")]),
         ask("M", subjects=["m.*"], metadata={"slipstream.template": "M_{2}"}),
         ask("M", num_replicas=3, storage=StorageType.MEMORY),
         ask("M", num_replicas=3, allow_atomic=True),

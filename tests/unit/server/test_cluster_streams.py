@@ -9,13 +9,12 @@ from typing import Any
 
 import nats
 import pytest
-from nats.aio.client import Client
-from nats.js.errors import APIError
 
 pytest.importorskip("slipstream_raft")
 
 from slipstream.server.jetstream_cluster import JetStreamCluster
 from slipstream.server.jetstream_facts import RunningJetStream
+from support.cluster_calls import call, create, published
 from support.cluster_servers import Member, Trio, trio
 from support.clusters import until
 
@@ -24,47 +23,6 @@ from support.clusters import until
 async def servers(tmp_path: Path) -> AsyncIterator[Trio]:
     async with trio(tmp_path) as running:
         yield running
-
-
-async def call(client: Client, subject: str, **body: Any) -> dict[str, Any]:
-    """Ask, and again while nobody hears it: servers that were just started may not know yet who listens where."""
-    payload = json.dumps(body).encode() if body else b""
-    for attempts_left in range(8, -1, -1):
-        try:
-            answer = await client.request(f"$JS.API.{subject}", payload, timeout=2)
-        except nats.errors.TimeoutError:
-            if not attempts_left:
-                raise
-        else:
-            found: dict[str, Any] = json.loads(answer.data)
-            return found
-    raise AssertionError
-
-
-async def create(client: Client, name: str, replicas: int = 3, **more: Any) -> dict[str, Any]:
-    return await call(client, f"STREAM.CREATE.{name}", name=name, subjects=[f"{name}.>"], num_replicas=replicas, **more)
-
-
-async def published(client: Client, subject: str, payload: bytes) -> int:
-    """Publish until somebody leads the stream; the sequence."""
-    found: list[int] = []
-
-    async def attempt() -> bool:
-        try:
-            ack = await client.jetstream().publish(subject, payload, timeout=1)
-        except (
-            APIError,
-            nats.errors.TimeoutError,
-            nats.errors.NoRespondersError,
-            nats.js.errors.NoStreamResponseError,
-        ):
-            return False
-        found.append(ack.seq)
-        return True
-
-    while not await attempt():
-        pass
-    return found[0]
 
 
 async def test_streams_are_made_on_any_server_and_seen_on_all(servers: Trio) -> None:

@@ -71,6 +71,7 @@ class JetStreamAccount:
         self.on_shutdown: list[Callable[[], None]] = []  # called before all streams are closed
         self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration
         self.on_reconnected: list[Callable[[], None]] = []  # called when another server is there again
+        self.on_moved: list[Callable[[str], None]] = []  # called when another server leads a stream of this name
         self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
         self._stores = stores
         self.holdings = Holdings(server.budgets)
@@ -331,11 +332,11 @@ class JetStreamAccount:
             raise
         return stream
 
-    def release_stream(self, name: str) -> None:
-        """Another server may lead it now: it stops here, and nobody who waits is answered."""
+    def release_stream(self, name: str, *, deleted: bool = False) -> None:
+        """Another server may lead it now: it stops here, and nobody who waits is answered; or it is `deleted`."""
         stream = self._forget(name)
         if stream is not None:
-            self._stop(stream, deleted=False)
+            self._stop(stream, deleted=deleted)
             self.holdings.give_back(name)
 
     def place_stream(self, config: StreamConfig, created_ns: int, done: Done) -> None:

@@ -176,6 +176,8 @@ class Consumers:
                 if deleted:
                     consumer.close(b"409 Consumer Deleted")
                     consumer.events.deleted()
+                elif self.stream.is_replicated:
+                    consumer.close(b"409 Leadership Change")
                 else:
                     consumer.close(b"409 Server Shutdown", counts=True)
             except Exception as error:

@@ -32,9 +32,11 @@ SOURCE_RETRY_NS: Final = 2 * SECOND_NS
 SOURCE_BACKOFF_NS: Final = 10 * SECOND_NS
 SOURCE_BACKOFF_MAX_NS: Final = 2 * MINUTE_NS
 SOURCE_JITTER_NS: Final = 100 * MILLISECOND_NS
-# How long an answer may take, from a consumer to be made and from one that exists.
-SOURCE_TIMEOUT_NS: Final = 30 * SECOND_NS
+# How long the first answer may take, from a consumer to be made and from one that exists; without one each further
+# answer twice as long as the one before, up to the maximum.
+SOURCE_FIRST_TIMEOUT_NS: Final = 2 * SECOND_NS
 SOURCE_LASTING_TIMEOUT_NS: Final = 5 * SECOND_NS
+SOURCE_TIMEOUT_NS: Final = 30 * SECOND_NS
 # An origin that says nothing for so long is asked again; it forgets a reader after the same time.
 SOURCE_SILENCE_NS: Final = 10 * SECOND_NS
 # `ack_wait` of a reader's consumer, which expects no acks: longer than anything.

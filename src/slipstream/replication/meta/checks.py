@@ -91,7 +91,7 @@ def changed_config(
 def _refuse_unsupported(config: StreamConfig) -> None:
     """What streams of a cluster cannot do yet."""
     replicated = config.num_replicas > 1
-    if config.mirror is not None or config.sources or TEMPLATE_KEY in config.metadata:
+    if TEMPLATE_KEY in config.metadata:
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
     if replicated and (config.storage is StorageType.MEMORY or config.allow_atomic):
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)

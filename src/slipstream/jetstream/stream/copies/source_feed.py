@@ -3,7 +3,8 @@
 States::
 
     waiting ──timer──► asking ──answer──► running ──gap, silence, refusal, fault──► waiting
-                         └────error, no answer────► waiting, longer each time
+                         ├────error────► waiting, longer each time
+                         └────no answer────► asking again, which may take longer each time
     any ──close──► closed
 
 Also an origin in the same account is read this way. The origin then need not know who reads, one account is like
@@ -44,6 +45,7 @@ from slipstream.jetstream.stream.limits import (
     SOURCE_BACKOFF_MAX_NS,
     SOURCE_BACKOFF_NS,
     SOURCE_ERROR_LOG_NS,
+    SOURCE_FIRST_TIMEOUT_NS,
     SOURCE_JITTER_NS,
     SOURCE_LASTING_TIMEOUT_NS,
     SOURCE_RETRY_NS,
@@ -63,6 +65,7 @@ _TIME_NS_MAX: Final = 1 << 62
 _NUMBER_DIGITS_MAX: Final = 20
 _ASK_HEADER = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
 _POSITION = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+_DOUBLINGS: Final = 4  # of the time that an answer may take
 _TOKENS_V1 = 9
 _TOKENS_V2 = 11
 
@@ -168,6 +171,7 @@ class SourceFeed:
         "_state",
         "_stream",
         "_timer",
+        "_unanswered",
         "_watch",
         "error",
         "lag",
@@ -209,7 +213,8 @@ class SourceFeed:
         self._watch: Cancel | None = None  # looks for silence while running
         self._consumer = b""  # as the origin calls it
         self._dseq = 0  # deliveries of this consumer so far
-        self._fails = 0  # attempts in a row that came to nothing
+        self._fails = 0  # attempts in a row that were refused
+        self._unanswered = 0  # attempts in a row that nobody answered
         self._requested_ns = 0  # last attempt
         self._logged_ns = 0  # when a refusal was last logged
         self.seq = 0  # sequence at the origin up to which everything was taken
@@ -252,14 +257,20 @@ class SourceFeed:
     def hurry(self) -> None:
         """The origin has just come into being: do not wait for the next attempt."""
         if self._state is _State.WAITING and self._fails:
-            self._fails = 0
-            self._wait()
+            self._begin_anew()
 
     def reconnected(self) -> None:
         """Another server is there again: if the origin is there, do not wait for an answer that was lost on the way."""
         if self._source.external is not None and self._state in (_State.WAITING, _State.ASKING):
-            self._fails = 0
-            self._wait()
+            self._begin_anew()
+
+    def origin_moved(self) -> None:
+        """Another server leads the origin: the consumer went with the old leader, or the request did."""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._fails = self._unanswered = 0
+        self._wait()
 
     def _hang_up(self) -> None:
         for subscription in (self._answers, self._deliveries):
@@ -296,7 +307,7 @@ class SourceFeed:
         if given is not None:
             # It exists, and keeps its own place: everything behind its last ack is to come again.
             subject = self._api_subject(f"CONSUMER.RESET.{self._source.name}.{given.name}")
-            self._timer = self._ports.call_later(SOURCE_LASTING_TIMEOUT_NS, guarded(self._no_answer, self._broke))
+            self._expect_answer(SOURCE_LASTING_TIMEOUT_NS)
             self._ports.publish(subject, reply, None, b"")
             return
         config = self._consumer_config()
@@ -305,8 +316,13 @@ class SourceFeed:
         else:
             path = f"CONSUMER.CREATE.{self._source.name}"
         body = encode({"stream_name": self._source.name, "config": CONSUMER_CONFIG.wire(config), "action": ""})
-        self._timer = self._ports.call_later(SOURCE_TIMEOUT_NS, guarded(self._no_answer, self._broke))
+        self._expect_answer(SOURCE_FIRST_TIMEOUT_NS)
         self._ports.publish(self._api_subject(path), reply, _ASK_HEADER, body)
+
+    def _expect_answer(self, first_ns: int) -> None:
+        """Wait longer each time: an origin without a leader is silent for a moment, one far away may need long."""
+        timeout_ns = min(first_ns << min(self._unanswered, _DOUBLINGS), SOURCE_TIMEOUT_NS)
+        self._timer = self._ports.call_later(timeout_ns, guarded(self._no_answer, self._broke))
 
     def _consumer_config(self) -> ConsumerConfig:
         source, kind = self._source, self._kind
@@ -390,7 +406,7 @@ class SourceFeed:
         self._wait()
 
     def _no_answer(self) -> None:
-        self._fails += 1
+        self._unanswered += 1
         self._wait()
 
     # --- reading ---
@@ -398,7 +414,7 @@ class SourceFeed:
     def _run(self, answer: _Answer, deliver_subject: str) -> None:
         self._hang_up()
         self._state = _State.RUNNING
-        self._fails = 0
+        self._fails = self._unanswered = 0
         self._consumer = answer.name.encode()
         self._dseq = 0
         self.seq = self._owner.began(answer.delivered.stream_seq)

@@ -180,7 +180,8 @@ class Sources:
     def _set(self, config: StreamConfig) -> None:
         """Keep sources that stay as they are, in the order of the configuration."""
         before, self._sources = self._sources, {}
-        self._positions.at_once = messages_go_by_themselves(config)
+        # A server that takes over a replicated stream looks for them while others wait for it.
+        self._positions.at_once = self._stream.is_replicated or messages_go_by_themselves(config)
         namesakes = Counter(source.name for source in config.sources if source is not None)
         for wanted in config.sources:
             assert wanted is not None
