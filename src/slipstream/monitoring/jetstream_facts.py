@@ -107,6 +107,7 @@ class JetStreamVarz(msgspec.Struct, omit_defaults=True):
     config: JetStreamConfig | None = None
     stats: JetStreamStats | None = None
     limits: JetStreamLimits | None = None
+    meta: ApiObject | None = None
 
 
 class StreamView(Protocol):
@@ -231,4 +232,4 @@ def varz_of(jetstream: JetStreamFacts | None) -> JetStreamVarz:
     """JetStream as /varz shows it; empty when it is off."""
     if jetstream is None or not jetstream.enabled:
         return JetStreamVarz()
-    return JetStreamVarz(jetstream.config(), jetstream.stats(), jetstream.limits())
+    return JetStreamVarz(jetstream.config(), jetstream.stats(), jetstream.limits(), jetstream.meta_cluster())

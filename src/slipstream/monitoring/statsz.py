@@ -118,10 +118,15 @@ def _gateways(facts: Facts) -> list[GatewayStats]:
 
 
 def _jetstream(facts: Facts) -> JetStreamVarz | None:
-    """As in /varz, without the directory: who may listen to the system account need not know paths."""
+    """As in /varz, without the directory: who may listen to the system account need not know paths.
+
+    Only who leads the meta group names its members: all servers send this, and each would say the same.
+    """
     if facts.jetstream is None or not facts.jetstream.enabled:
         return None
     shown = varz_of(facts.jetstream)
     assert shown.config is not None
     shown.config = msgspec.structs.replace(shown.config, store_dir="")
+    if shown.meta is not None and not facts.jetstream.leads_meta:
+        shown.meta = {key: value for key, value in shown.meta.items() if key != "replicas"}
     return shown

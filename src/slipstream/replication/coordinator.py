@@ -262,7 +262,6 @@ class Coordinator:
         out["replicas"] = [self._peer(peer, lags) for peer in voters if peer != self.node.id]
         out["cluster_size"] = len(voters)
         out["quorum_needed"] = len(voters) // 2 + 1
-        out["pending"] = 0
         return out
 
     def raft_groups(self, account: str, group: str) -> dict[str, dict[str, object]]:

@@ -132,7 +132,11 @@ class RunningJetStream:
     def meta_cluster(self) -> Mapping[str, object] | None:
         """See `JetStreamFacts.meta_cluster`."""
         cluster = self._runner.cluster
-        return None if cluster is None else cluster.coordinator.meta_block()
+        meta = None if cluster is None else cluster.coordinator.meta_block()
+        if meta is None:
+            return None
+        calls, looks = self._waiting()
+        return {**meta, "pending": calls + looks, "pending_requests": calls, "pending_infos": looks}
 
     def raft_groups(self, account: str, group: str) -> Mapping[str, Mapping[str, object]] | None:
         """See `JetStreamFacts.raft_groups`."""
@@ -148,13 +152,17 @@ class RunningJetStream:
     def queues(self) -> Mapping[str, int]:
         """See `JetStreamFacts.queues`."""
         accounts = self._runner.accounts.values()
-        loads = [api.load for api in self._runner.apis.values()]
-        calls, looks = (sum(load.waiting_of(looks=looks) for load in loads) for looks in (False, True))
+        calls, looks = self._waiting()
         lengths = {"JetStream API queue": calls, "JetStream API info queue": looks}
         for account in accounts:
             for name, stream in account.streams.items():
                 lengths[f"[ACC:{account.name}] stream '{name}' messages"] = stream.committer.waiting
         return lengths
+
+    def _waiting(self) -> tuple[int, int]:
+        """Requests to the API that wait: those that change something, and those that only look."""
+        loads = [api.load for api in self._runner.apis.values()]
+        return sum(load.waiting_of(looks=False) for load in loads), sum(load.waiting_of(looks=True) for load in loads)
 
     def problems(self, account: str, stream: str, consumer: str) -> Iterable[HealthProblem]:
         """What is wrong with everything, or with what was named."""

@@ -210,6 +210,10 @@ async def test_the_meta_group_is_shown_and_steps_down(tmp_path: Path) -> None:
             user = await nats.connect(servers.members[0].url)
             group = (await create(user, "X"))["cluster"]["raft_group"]
             await user.close()
+            # A majority has it when it is made; the third one soon.
+            await until(
+                lambda: all(len(member.coordinator.hosting.groups()) == 1 for member in servers.members), "all keep it"
+            )
             body = json.dumps({"account": "A"}).encode()
             states = []
             for member in servers.members:

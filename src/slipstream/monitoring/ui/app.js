@@ -32,6 +32,7 @@ class App {
     this.hidesPayloads = stored("hide-payloads") === "yes";
     this.theme = stored("theme") || "auto";
     this.hasPeers = false; // the server is one of a cluster
+    this.hasCopies = false; // ... whose streams may have copies
     this.systemAccount = "";
     this.user = null; // what $SYS.REQ.USER.INFO says
     this.page = null;
@@ -264,6 +265,7 @@ class App {
   async learnServer() {
     const varz = await fetch("../varz").then((answer) => answer.json()).catch(() => null);
     this.hasPeers = Boolean(varz?.cluster?.name || varz?.routes || varz?.leafnodes || varz?.leaf?.remotes?.length);
+    this.hasCopies = Boolean(varz?.jetstream?.meta);
     this.systemAccount = varz?.system_account || "";
     this.redraw();
   }

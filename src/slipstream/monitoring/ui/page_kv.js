@@ -1,5 +1,6 @@
 // Buckets of keys and values: every key with its history, edited against the revision that was read, watched.
 
+import { copiesField } from "./copies.js";
 import { h } from "./dom.js";
 import { asText, bytes, count, duration, moment, plural, preview, readCount, readDuration } from "./format.js";
 import { badge, button, confirmTyped, empty, facts, field, head, longTable, openForm, payload, problem, search, timeCell } from "./widgets.js";
@@ -48,17 +49,17 @@ function listView(app) {
 
 function bucketForm(app) {
   openForm(app, {
-    title: "New bucket", values: { name: "", history: "1", ttl: "", storage: "file", description: "", max_bytes: "" }, action: "Create",
+    title: "New bucket", values: { name: "", history: "1", ttl: "", storage: "file", num_replicas: "1", description: "" }, action: "Create",
     body: (given) => h("div", { class: "form one" },
       field(app, given, "name", "Name", { autofocus: true, required: true }), field(app, given, "history", "Values kept of a key", { inputmode: "numeric", note: "1 to 64." }),
-      field(app, given, "ttl", "Values live", { placeholder: "for ever, e.g. 1h" }), field(app, given, "storage", "Kept", { options: [["file", "on disk"], ["memory", "in memory"]] }), field(app, given, "description", "Description")),
+      field(app, given, "ttl", "Values live", { placeholder: "for ever, e.g. 1h" }), field(app, given, "storage", "Kept", { options: [["file", "on disk"], ["memory", "in memory"]] }), copiesField(app, field, given), field(app, given, "description", "Description")),
     submit: async (given) => {
       const name = given.name.trim();
       if (!/^[A-Za-z0-9_-]+$/.test(name)) throw new Error("A bucket's name has letters, digits, - and _.");
       const ttl = readDuration(given.ttl);
       await app.js.api(`STREAM.CREATE.${PREFIX}${name}`, {
         name: PREFIX + name, subjects: [`$KV.${name}.>`], storage: given.storage, description: given.description || undefined, max_msgs_per_subject: readCount(given.history), max_age: ttl, discard: "new",
-        allow_rollup_hdrs: true, deny_delete: true, allow_direct: true, num_replicas: 1, duplicate_window: ttl ? Math.min(ttl, 120e9) : 120e9, allow_msg_ttl: true,
+        allow_rollup_hdrs: true, deny_delete: true, allow_direct: true, num_replicas: Number(given.num_replicas), duplicate_window: ttl ? Math.min(ttl, 120e9) : 120e9, allow_msg_ttl: true,
       });
       app.toast(`Bucket ${name} is made`);
       await app.catalogue.refresh(true);

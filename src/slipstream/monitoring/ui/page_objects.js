@@ -1,5 +1,6 @@
 // Object stores: files in pieces, put and fetched by the page itself.
 
+import { copiesField } from "./copies.js";
 import { h } from "./dom.js";
 import { base64, bytes, count, moment, plural } from "./format.js";
 import { random } from "./nats.js";
@@ -41,12 +42,12 @@ function listView(app) {
 
 function storeForm(app) {
   openForm(app, {
-    title: "New object store", values: { name: "", description: "", storage: "file" }, action: "Create",
-    body: (given) => h("div", { class: "form one" }, field(app, given, "name", "Name", { autofocus: true, required: true }), field(app, given, "storage", "Kept", { options: [["file", "on disk"], ["memory", "in memory"]] }), field(app, given, "description", "Description")),
+    title: "New object store", values: { name: "", description: "", storage: "file", num_replicas: "1" }, action: "Create",
+    body: (given) => h("div", { class: "form one" }, field(app, given, "name", "Name", { autofocus: true, required: true }), field(app, given, "storage", "Kept", { options: [["file", "on disk"], ["memory", "in memory"]] }), copiesField(app, field, given), field(app, given, "description", "Description")),
     submit: async (given) => {
       const name = given.name.trim();
       if (!/^[A-Za-z0-9_-]+$/.test(name)) throw new Error("A store's name has letters, digits, - and _.");
-      await app.js.api(`STREAM.CREATE.${PREFIX}${name}`, { name: PREFIX + name, subjects: [`$O.${name}.C.>`, `$O.${name}.M.>`], storage: given.storage, description: given.description || undefined, discard: "new", allow_rollup_hdrs: true, allow_direct: true, num_replicas: 1 });
+      await app.js.api(`STREAM.CREATE.${PREFIX}${name}`, { name: PREFIX + name, subjects: [`$O.${name}.C.>`, `$O.${name}.M.>`], storage: given.storage, description: given.description || undefined, discard: "new", allow_rollup_hdrs: true, allow_direct: true, num_replicas: Number(given.num_replicas) });
       app.toast(`Store ${name} is made`);
       await app.catalogue.refresh(true);
       app.go(`#/objects/${encodeURIComponent(name)}`);

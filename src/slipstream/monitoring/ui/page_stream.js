@@ -1,6 +1,7 @@
 // One stream: what it is, its messages, subjects and consumers.
 
 import { consumersTab } from "./consumers.js";
+import { copiesCard } from "./copies.js";
 import { h } from "./dom.js";
 import { bytes, count, moment, plural, rate, readCount } from "./format.js";
 import { messagesTab } from "./messages.js";
@@ -39,12 +40,12 @@ export function page(app, [name, tabName = "about"], query) {
         state.info && [button("Publish", () => publishForm(app, state.info)), button("Change", () => streamForm(app, state.info.config)), button("Purge", () => purge(app, state.info)), button("Delete", () => remove(app, state.info), { class: "danger" })]),
       tabs(app, tabName, TABS.map(([each, label]) => [each, label, `#/stream/${encodeURIComponent(name)}/${each}`])),
       problem(state.error),
-      tab ? tab.view() : state.info && about(state),
+      tab ? tab.view() : state.info && about(app, state),
     ],
   };
 }
 
-function about({ info, stored, messages }) {
+function about(app, { info, stored, messages }) {
   const { config, state } = info;
   const lost = state.lost;
   return [
@@ -57,6 +58,7 @@ function about({ info, stored, messages }) {
         ["First", state.messages ? `${count(state.first_seq)} · ${moment(state.first_ts)}` : "–"], ["Last", state.last_seq ? `${count(state.last_seq)} · ${moment(state.last_ts)}` : "–"],
         state.num_deleted && ["Gaps", count(state.num_deleted)], ["Made", moment(info.created)],
         info.mirror && ["Mirror lag", count(info.mirror.lag)], ...(info.sources || []).map((source) => [`Lag of ${source.name}`, count(source.lag)])]))),
+    copiesCard(app, info),
     h("div", { class: "columns" },
       h("section", { class: "card" }, chart(stored.history.points, { label: `stored ${rate(stored.now)}`, format: rate })),
       h("section", { class: "card" }, chart(messages.points, { label: `${count(state.messages)} messages` }))),

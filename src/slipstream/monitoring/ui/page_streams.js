@@ -1,5 +1,6 @@
 // All streams of the account.
 
+import { trouble } from "./copies.js";
 import { h } from "./dom.js";
 import { ago, bytes, count, rate, short } from "./format.js";
 import { streamForm } from "./stream_form.js";
@@ -40,8 +41,9 @@ function view(app) {
   ];
 }
 
-export function kindOf({ config, state }) {
+export function kindOf({ config, state, cluster }) {
   const marks = [];
+  if (cluster && trouble(cluster)) marks.push(badge(trouble(cluster), "warn"));
   if (state.lost) marks.push(badge("damaged", "bad"));
   if (config.retention === "workqueue") marks.push(badge("work queue"));
   if (config.retention === "interest") marks.push(badge("interest"));

@@ -1,5 +1,6 @@
 // Making and changing a stream: the usual settings as fields, all of them as JSON.
 
+import { copiesField } from "./copies.js";
 import { h } from "./dom.js";
 import { bytes, duration, readCount, readDuration, readSize } from "./format.js";
 import { choice, field, openForm } from "./widgets.js";
@@ -13,7 +14,7 @@ const ADDED = ["_nats.level", "_nats.req.level", "_nats.ver"];
 export function streamForm(app, config) {
   const values = config ? fromConfig(config) : {
     name: "", subjects: "", storage: "file", retention: "limits", discard: "old", max_msgs: "", max_bytes: "", max_age: "",
-    max_msgs_per_subject: "", max_msg_size: "", duplicate_window: "2m", description: "", allow_direct: true, deny_delete: false, deny_purge: false,
+    max_msgs_per_subject: "", max_msg_size: "", duplicate_window: "2m", description: "", num_replicas: "1", allow_direct: true, deny_delete: false, deny_purge: false,
   };
   values.view = "fields";
   openForm(app, {
@@ -40,6 +41,7 @@ function fields(app, given, config) {
     field(app, given, "subjects", "Subjects", { placeholder: "orders.>, returns.*", note: "Separated by commas." }),
     field(app, given, "description", "Description"),
     field(app, given, "storage", "Kept", { disabled: old, options: [["file", "on disk"], ["memory", "in memory"]] }),
+    copiesField(app, field, given),
     field(app, given, "retention", "Until", { options: [["limits", "a limit is reached"], ["interest", "all consumers acknowledged"], ["workqueue", "one consumer acknowledged (work queue)"]] }),
     field(app, given, "discard", "When full", { options: [["old", "the oldest go"], ["new", "new ones are refused"]] }),
     field(app, given, "max_msgs", "Most messages", { placeholder: "no limit", inputmode: "numeric" }),
@@ -69,7 +71,7 @@ function fromConfig(config) {
     max_msgs: number(config.max_msgs), max_bytes: size(config.max_bytes), max_age: config.max_age ? duration(config.max_age, 9) : "",
     max_msgs_per_subject: number(config.max_msgs_per_subject), max_msg_size: size(config.max_msg_size),
     duplicate_window: config.duplicate_window ? duration(config.duplicate_window, 9) : "", description: config.description || "",
-    allow_direct: Boolean(config.allow_direct), deny_delete: Boolean(config.deny_delete), deny_purge: Boolean(config.deny_purge),
+    num_replicas: String(config.num_replicas || 1), allow_direct: Boolean(config.allow_direct), deny_delete: Boolean(config.deny_delete), deny_purge: Boolean(config.deny_purge),
   };
 }
 
@@ -83,7 +85,7 @@ function toConfig(given, config) {
     max_msgs: readCount(given.max_msgs), max_bytes: kept("max_bytes", readSize), max_age: kept("max_age", readDuration),
     max_msgs_per_subject: readCount(given.max_msgs_per_subject), max_msg_size: kept("max_msg_size", readSize),
     duplicate_window: kept("duplicate_window", readDuration), description: given.description || undefined,
-    allow_direct: given.allow_direct, deny_delete: given.deny_delete, deny_purge: given.deny_purge };
+    num_replicas: Number(given.num_replicas), allow_direct: given.allow_direct, deny_delete: given.deny_delete, deny_purge: given.deny_purge };
   if (wanted.metadata) wanted.metadata = Object.fromEntries(Object.entries(wanted.metadata).filter(([name]) => !ADDED.includes(name)));
   if (!wanted.name) throw new Error("A stream needs a name.");
   if (!wanted.subjects.length) delete wanted.subjects;

@@ -1,0 +1,72 @@
+"""Who leads what in a cluster, who is behind, and another leader by a click."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from support.ports import free_port
+from support.server_process import ServerProcess
+from support.servers import server_binary
+from ui.conftest import Opener
+
+pytest.importorskip("slipstream_raft")
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[tuple[dict[str, ServerProcess], str]]:
+    """Servers of a cluster by their names, and the address of the first one's dashboard."""
+    http, ports = free_port(), [free_port() for _ in range(3)]
+    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
+    servers: dict[str, ServerProcess] = {}
+    with ExitStack() as running:
+        for number, port in enumerate(ports):
+            config = f"""
+                server_name: n{number}
+                jetstream {{ store_dir: "{tmp_path}/n{number}" }}
+                cluster {{ name: C, listen: "127.0.0.1:{port}", routes: [{routes}] }}
+                {f'http: "127.0.0.1:{http}"' if number == 0 else ""}
+            """
+            directory = tmp_path / f"files{number}"
+            directory.mkdir()
+            servers[f"n{number}"] = running.enter_context(
+                ServerProcess(server_binary("ours"), directory, config=config)
+            )
+        yield servers, f"http://127.0.0.1:{http}/ui/"
+
+
+def test_leaders_and_those_behind(three: tuple[dict[str, ServerProcess], str], dashboard: Opener) -> None:
+    servers, url = three
+    page = dashboard(url, "cluster").page
+    expect(page.locator(".meta")).to_contain_text("leader")
+    expect(page.locator(".meta tbody tr")).to_have_count(3)
+    expect(page.get_by_text("No stream of this account has copies.")).to_be_visible()
+
+    page.get_by_role("link", name="Streams", exact=True).click()
+    page.get_by_role("button", name="New stream").click()
+    page.get_by_label("Name").fill("ORDERS")
+    page.get_by_label("Subjects").fill("orders")
+    page.get_by_label("Copies").select_option("3")
+    page.get_by_role("button", name="Create").click()
+    rows = page.locator(".copies tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_contain_text("leader")
+    first = rows.first.locator("strong").inner_text()
+    expect(page.locator(".copies").get_by_text("current")).to_have_count(2)
+
+    page.get_by_role("button", name="Step down").click()
+    page.get_by_role("dialog").get_by_role("button", name="Step down").click()
+    expect(rows.first.locator("strong")).to_have_text(re.compile(f"n[^{first[1]}]"))
+    expect(page.locator(".copies").get_by_text("current")).to_have_count(2)
+
+    victim = next(name for name in servers if name not in {"n0", rows.first.locator("strong").inner_text()})
+    servers[victim].kill()
+    expect(page.locator(".copies").get_by_text("offline")).to_be_visible()
+    page.get_by_role("link", name="Cluster", exact=True).click()
+    row = page.get_by_role("table", name="Streams with copies").get_by_role("row", name="ORDERS")
+    expect(row).to_contain_text(f"{victim} offline")
