@@ -15,6 +15,7 @@ from slipstream.config.account_options import AccountOptions, AuthorizationOptio
 from slipstream.config.addresses import is_loopback
 from slipstream.config.declared_options import DeclaredOptions
 from slipstream.config.jetstream_options import JetStreamOptions
+from slipstream.config.lake_options import LakeOptions
 from slipstream.config.listener_options import (
     ClusterOptions,
     GatewayOptions,
@@ -160,6 +161,7 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
     http_api: HttpApiOptions = HttpApiOptions()
     leafnodes: LeafnodeOptions = LeafnodeOptions()
     jetstream: JetStreamOptions = JetStreamOptions()
+    lake: tuple[LakeOptions, ...] = ()
     default_js_domain: Mapping[str, str] = EMPTY
     cluster: ClusterOptions = ClusterOptions()
     gateway: GatewayOptions = GatewayOptions()

@@ -37,6 +37,7 @@ ReloadKind = Literal[
     "jetstream",
     "routes",
     "leafnodes",
+    "lake",
 ]
 
 
@@ -81,6 +82,7 @@ _HOT: Final[dict[str, ReloadKind]] = {
     **dict.fromkeys(("authorization", "accounts", "mappings", "default_sentinel", "trusted_proxies"), "auth"),
     **dict.fromkeys(("tls", "websocket.tls", "leafnodes.tls", "gateway.tls"), "tls"),
     "jetstream.declared": "jetstream",
+    "lake": "lake",
     **dict.fromkeys((f"cluster.{field}" for field in _CLUSTER_HOT), "routes"),
     **dict.fromkeys(("leafnodes.remotes", "leafnodes.compression"), "leafnodes"),
 }

@@ -469,6 +469,12 @@ SERVER: Final = KeyTable(
     ),
     Key("store_dir storedir", STRING, "Directory of the streams, as in `jetstream`."),
     Key(
+        "lake",
+        ("map or list of maps", _block("lake_keys", "lake")),
+        "Streams as Delta or Iceberg tables, written by a process that the server starts.",
+        reloadable=True,
+    ),
+    Key(
         "default_js_domain",
         ("map of strings", map_of_text("error default_js_domain config: unsupported type {}")),
         "JetStream domain of an account, by account.",

@@ -72,6 +72,12 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
         ),
         "the system account has no streams that could be declared",
     ),
+    ("lake", lambda o: o.lake and not o.jetstream.enabled, "lake writes streams to tables: it needs JetStream"),
+    (
+        "lake",
+        lambda o: o.lake and (find_spec("deltalake") is None or find_spec("pyarrow") is None),
+        "lake needs the extra `lake`: pip install 'slipstream-server[lake]'",
+    ),
     ("cluster", lambda o: _checks_ocsp(o.cluster.tls), _NO_OCSP_PEER),
     (
         "cluster",

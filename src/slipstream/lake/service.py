@@ -7,10 +7,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from slipstream.bulk import BulkClient, BulkError, ConnectOptions, connect
 from slipstream.errors import SlipstreamError
@@ -39,6 +39,10 @@ class TurnReport:
     def written(self) -> int:
         """Messages."""
         return sum(one.written for one in self.streams)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON for programs."""
+        return {"streams": [{**asdict(one), "lag": one.lag} for one in self.streams], "failures": self.failures}
 
 
 class LakeService:

@@ -67,5 +67,5 @@ class LakeTable(Protocol):
         ...
 
 
-OpenTable = Callable[[str, str], LakeTable]
-"""By the name and the identity of a stream: its table, made if it is not there."""
+OpenTable = Callable[[str, str | None], LakeTable]
+"""By the name and the identity of a stream: its table, made if it is not there and the identity is known."""

@@ -9,7 +9,7 @@ of the closed ones, so that counting costs nothing while messages flow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from slipstream.clock import rfc3339
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from slipstream.links.routes.mesh import Mesh
     from slipstream.links.traffic import PastTraffic
     from slipstream.monitoring.jetstream_facts import JetStreamFacts
+    from slipstream.monitoring.lake_facts import LakeState
     from slipstream.monitoring.process import Usage
     from slipstream.protocol.connection import ClientConnection
     from slipstream.routing.deadlines import Timers
@@ -60,6 +61,8 @@ class Monitored(Protocol):
     def supercluster(self) -> Supercluster | None: ...
     @property
     def leafs(self) -> LeafNodes | None: ...
+    @property
+    def lake_states(self) -> Sequence[LakeState]: ...
     @property
     def turns(self) -> Timers: ...
     @property

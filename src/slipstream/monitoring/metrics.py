@@ -13,6 +13,7 @@ from itertools import islice
 from slipstream.monitoring.exporter import exporter_metrics
 from slipstream.monitoring.exposition import Kind, Metric, exposed, one
 from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.lake_facts import lake_metrics
 from slipstream.monitoring.limits import MONITOR_METRICS_ACCOUNTS_MAX
 from slipstream.monitoring.worker import Steps
 from slipstream.units import SECOND_NS
@@ -23,7 +24,9 @@ __all__ = ["metrics"]
 
 def metrics(facts: Facts, prefix: str = "") -> Steps[bytes]:
     """All metrics; `prefix` is for the exporter's names."""
-    lines = exposed((*_server(facts), *_accounts(facts), *_jetstream(facts)), "slipstream_")
+    lines = exposed(
+        (*_server(facts), *_accounts(facts), *_jetstream(facts), *lake_metrics(facts.server.lake_states)), "slipstream_"
+    )
     lines += yield from exporter_metrics(facts, prefix)
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 

@@ -48,12 +48,14 @@ if TYPE_CHECKING:
     from slipstream.links.gateways.supercluster import Supercluster
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.mesh import Mesh
+    from slipstream.monitoring.lake_facts import LakeState
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.dashboard import DashboardDoor
     from slipstream.server.gateways import Gateways
     from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.lake_writers import LakeWriters
     from slipstream.server.leafnodes import LeafnodeServer
     from slipstream.server.link_sockets import LinkSockets
     from slipstream.server.rest_listener import RestListener
@@ -126,6 +128,7 @@ class Server:
         self.routes: Routes | None = None  # to other servers of the cluster
         self.gateways: Gateways | None = None  # to other clusters
         self.leafnodes: LeafnodeServer | None = None
+        self.lake: LakeWriters | None = None  # processes that write tables
         self._jetstream = JetStreamSwitch(self, opens_late=opens_late)
         self._opens_late = opens_late
         self._listener: Acceptor | None = None
@@ -188,6 +191,7 @@ class Server:
             raise
         self.running = True
         self.log("INF", "Server is ready")
+        self._use_lake()
         if self._opens_late:
             from slipstream.server.late import load_the_rest
 
@@ -214,6 +218,14 @@ class Server:
             from slipstream.server.openid import start_openid
 
             start_openid(self)
+
+    def _use_lake(self) -> None:
+        if self.lake is not None:
+            self.lake.reload()
+        elif self.options.lake:
+            from slipstream.server.lake_writers import LakeWriters
+
+            self.lake = LakeWriters(self)
 
     def _accounts_changed(self, names: Iterable[str]) -> None:
         """Accounts of operator mode came or changed while the server runs."""
@@ -407,6 +419,8 @@ class Server:
         if self.monitoring is not None:
             self.monitoring.announce_shutdown()
         self.stop_accepting()
+        if self.lake is not None:
+            await self.lake.stop()  # they finish what they are at: the streams are still there
         if self.jetstream is not None and self.jetstream.cluster is not None:
             await self.jetstream.cluster.hand_over()
         self._jetstream.stop()  # while the clients are there: those who wait for messages are told
@@ -488,6 +502,7 @@ class Server:
             self.leafnodes.reload(before.leafnodes, leaf_tls)
         elif options.leafnodes.remotes:
             self._open_leafnodes().start()
+        self._use_lake()
         self._say_notices(before)
 
     def record_action(
@@ -560,6 +575,11 @@ class Server:
     def leafs(self) -> LeafNodes | None:
         """The leaf links; None on a server without leaf nodes."""
         return None if self.leafnodes is None else self.leafnodes.nodes
+
+    @property
+    def lake_states(self) -> list[LakeState]:
+        """What the writers of tables have told; empty without any."""
+        return [] if self.lake is None else self.lake.states
 
     def outboxes(self) -> list[Outbox]:
         """Of all connections."""

@@ -11,6 +11,7 @@ from slipstream.config.account_options import AccountOptions, UserOptions
 from slipstream.config.options import Options
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.lake_facts import LakeState
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
@@ -54,6 +55,7 @@ class World:
         self.turns = self  # timers
         self.mesh = None
         self.supercluster = None
+        self.lake_states: list[LakeState] = []
         self.leafs = None
         self.running = True
         self.on_reload_request: Callable[[], None] | None = None

@@ -1,4 +1,4 @@
-"""Flags that say where tables are, and what opens them."""
+"""Flags that say what tables are like, and where."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from slipstream.cli.connection import Failure
 from slipstream.cli.types import pairs_option
 
 if TYPE_CHECKING:
-    from slipstream.lake.tables import LakeTable
+    from slipstream.lake.opening import TablePlan
 
-__all__ = ["open_with", "table_flags"]
+__all__ = ["planned", "table_flags"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -40,30 +39,27 @@ def table_flags(command: _F) -> _F:
     return command
 
 
-def open_with(
-    location: str, kind: str, catalog: dict[str, str], namespace: str, partition: Sequence[str] = (), columns: str = ""
-) -> Callable[[str, str | None], LakeTable]:
-    """What opens the table of a stream.
+def planned(
+    location: str,
+    kind: str,
+    catalog: dict[str, str],
+    namespace: str,
+    partition: Sequence[str] = (),
+    columns: str = "",
+    dead_letters: str = "",
+    streams: Sequence[str] = (),
+) -> TablePlan:
+    """What flags ask for.
 
     Raises:
-        Failure: the extra is missing, or flags do not go together.
+        UsageError: they do not go together.
     """
+    from slipstream.lake.opening import TablePlan
+    from slipstream.spark.lake.base import LakeError
+
+    plan = TablePlan(location, kind, catalog, namespace, partition, columns, dead_letters)
     try:
-        import deltalake  # noqa: F401
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise Failure(f"{error.name} is not installed: pip install 'slipstream-server[lake]'") from error
-    if kind == "delta":
-        if catalog or partition or namespace != "streams":
-            raise click.UsageError("--catalog, --namespace and --partition are for --format iceberg")
-        from slipstream.lake.delta_table import open_delta
-
-        return lambda stream, identity: open_delta(location, stream, identity)
-    from slipstream.lake.iceberg_table import IcebergCatalogue
-
-    extra = None
-    if columns:
-        from slipstream.lake.typed import read_columns
-
-        extra = read_columns(columns)
-    return IcebergCatalogue(location, catalog, namespace, tuple(partition), extra).open
+        plan.check(streams)
+    except LakeError as error:
+        raise click.UsageError(str(error)) from error
+    return plan

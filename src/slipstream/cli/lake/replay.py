@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from slipstream.cli.connection import Command, Session
-from slipstream.cli.lake.flags import open_with, table_flags
+from slipstream.cli.lake.flags import planned, table_flags
 from slipstream.cli.reaching import reach_of
 from slipstream.cli.render import Columns, print_json
 from slipstream.cli.spark.archives import time_ns
@@ -58,7 +58,7 @@ def replay(
     from slipstream.spark.lake.base import Wish
 
     wish = Wish(first, last, time_ns(since), time_ns(until), tuple(subjects))
-    table = open_with(location, kind, catalog, namespace)(source, None)
+    table = planned(location, kind, catalog, namespace).opener()(source, None)
     with connect(reach_of(session.settings)) as client:
         done = replaying.replay(client, table, stream, wish, version=version, mark=mark, name=name)
     if as_json:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from slipstream.cli.connection import Command, Session
-from slipstream.cli.lake.flags import open_with, table_flags
+from slipstream.cli.lake.flags import planned, table_flags
 from slipstream.cli.reaching import reach_of
 from slipstream.cli.render import Table, counted, note, print_json
 from slipstream.cli.types import DURATION, SIZE, json_flag, list_option
@@ -73,19 +72,10 @@ def run(
     from slipstream.lake.service import LakeService, write_metrics
     from slipstream.lake.writing import WriteSettings
 
-    if dead_letters and not columns:
-        raise click.UsageError("--dead-letters goes with --columns")
-    if columns and (kind != "iceberg" or len(streams) != 1 or "*" in streams[0]):
-        raise click.UsageError("--columns goes with --format iceberg and one stream (--streams NAME)")
-    open_table = open_with(location, kind, catalog, namespace, partition, columns)
+    plan = planned(location, kind, catalog, namespace, partition, columns, dead_letters, streams)
     settings = WriteSettings(file_size, compact_files, keep / SECOND_NS, accept_gap)
     reach = reach_of(session.settings)
-    payloads = None
-    if columns:
-        from slipstream.lake.typed import TypedPayloads, read_columns
-
-        payloads = TypedPayloads(read_columns(columns), reach, dead_letters)
-    with LakeService(reach, open_table, streams or ["*"], settings, payloads) as service:
+    with LakeService(reach, plan.opener(), streams or ["*"], settings, plan.payloads(reach)) as service:
         if once:
             report = service.turn()
             if metrics_file:
@@ -103,7 +93,7 @@ def run(
             if metrics_file:
                 write_metrics(metrics_file, report)
             if as_json and (report.written or report.failures):
-                print_json(_document(report))
+                print_json(report.document())
             elif report.written:
                 note(f"{counted(report.written, 'message')} written")
             for name, text in report.failures.items():
@@ -120,14 +110,9 @@ def run(
         sys.exit(1)
 
 
-def _document(report: TurnReport) -> dict[str, Any]:
-    streams = [{**asdict(one), "lag": one.lag} for one in report.streams]
-    return {"streams": streams, "failures": report.failures}
-
-
 def _print(report: TurnReport, as_json: bool) -> None:
     if as_json:
-        print_json(_document(report))
+        print_json(report.document())
         return
     table = Table("Tables", "Stream", "Table", "Written", "Up to", "Lag", "Files put together")
     for one in report.streams:
