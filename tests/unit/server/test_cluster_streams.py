@@ -77,6 +77,11 @@ async def test_what_is_published_is_on_all_and_survives_its_leader(servers: Trio
         config = {"durable_name": "c", "ack_policy": "explicit"}
         made = await call(client, "CONSUMER.CREATE.S.c", stream_name="S", config=config)
         assert made["name"] == "c"
+        copied = {"name": "d", "durable_name": "d", "num_replicas": 3}
+        made = await call(client, "CONSUMER.CREATE.S.d", stream_name="S", config=copied)
+        assert made["config"]["num_replicas"] == 3
+        more = {**copied, "num_replicas": 5}
+        assert (await call(client, "CONSUMER.CREATE.S.d", stream_name="S", config=more))["error"]["err_code"] == 10126
         reader = await js.pull_subscribe_bind(consumer="c", stream="S")
         for message in await reader.fetch(4):
             await message.ack_sync()

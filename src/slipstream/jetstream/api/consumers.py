@@ -169,7 +169,7 @@ class ConsumerApi:
 
     def _create(self, request: ApiRequest, asked: _Create, *, slices: int = 1) -> None:
         """Make or change a consumer; `slices`: the turns that looking at subjects took, this one included."""
-        if asked.config.num_replicas > 1:
+        if asked.config.num_replicas > 1 and self._account.server.cluster is None:
             raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
         consumers = self._consumers(asked.stream_name)
         # Too many filters are refused below, and not looked at here.
