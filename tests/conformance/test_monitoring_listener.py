@@ -15,7 +15,7 @@ from slipstream.monitoring import http
 from slipstream.monitoring.http import MonitoringListener
 from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
 from slipstream.monitoring.worker import Worker
-from slipstream.server.listener import bind
+from slipstream.server.binding import bind
 from slipstream.server.server import Server
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -180,7 +180,7 @@ async def test_https() -> None:
     async with monitored() as (server, _):
         assert server.monitoring is not None
         listener = MonitoringListener(server.monitoring.facts, Worker(server))
-        await listener.start(bind("127.0.0.1", -1), context)
+        await listener.start(bind("port", "127.0.0.1", -1), context)
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", listener.port, ssl=trusting, server_hostname="localhost"
         )

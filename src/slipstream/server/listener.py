@@ -14,12 +14,11 @@ shorter ones, with a turn of the others in between. So is a write: what is more 
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from typing import TYPE_CHECKING, cast
 
 from slipstream.config.durations import format_duration
-from slipstream.limits import FIRST_PING_MAX_NS, LISTEN_BACKLOG
+from slipstream.limits import FIRST_PING_MAX_NS
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
@@ -32,7 +31,7 @@ from slipstream.units import SECOND_NS
 if TYPE_CHECKING:
     from slipstream.server.server import Server
 
-__all__ = ["ClientProtocol", "address_of", "bind"]
+__all__ = ["ClientProtocol", "address_of"]
 
 _RTT_VALID_NS = 3600 * SECOND_NS  # a round trip time older than this is measured again
 
@@ -320,23 +319,3 @@ def address_of(transport: asyncio.Transport) -> tuple[str, int]:
     ip = name[0]
     # A dual-stack socket shows IPv4 peers in IPv6 dress.
     return ip.removeprefix("::ffff:"), name[1]
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. All interfaces means IPv6 too, where the machine has it; port -1 picks one.
-
-    Raises:
-        OSError: the address cannot be had.
-    """
-    port = max(port, 0)
-    if host in ("", "0.0.0.0", "::") and socket.has_dualstack_ipv6():
-        listening = socket.create_server(
-            ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=LISTEN_BACKLOG
-        )
-    else:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
-    listening.setblocking(False)
-    # Accepted sockets inherit it: nothing waits here to be sent with more.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening

@@ -71,7 +71,7 @@ class WebsocketDoor(Protocol):
 
 
 class WebsocketListener:
-    """The listener of the `websocket` block. A reload assigns another `front`."""
+    """The listener of the `websocket` block."""
 
     def __init__(self, server: Server) -> None:
         """Read the options.
@@ -117,6 +117,10 @@ class WebsocketListener:
     @property
     def _scheme(self) -> str:
         return "ws" if self.front.tls is None else "wss"
+
+    def use(self, front: WebsocketFront) -> None:
+        """Ask this of connections from now on."""
+        self.front = front
 
     def close(self) -> None:
         """Let nobody new in, nor those who are only half in."""

@@ -13,7 +13,7 @@ import pytest
 
 import slipstream
 from slipstream.server.acceptor import ACCEPTED_A_TURN, CROWD_MIN, OPENED_A_TURN, Acceptor
-from slipstream.server.listener import bind
+from slipstream.server.binding import bind
 
 
 class _Protocol(asyncio.BufferedProtocol):
@@ -65,7 +65,7 @@ async def _accepting(turns: _Turns) -> AsyncIterator[tuple[Acceptor, int]]:
 
     global protocol
     protocol = Protocol
-    listening = bind("127.0.0.1", -1)
+    listening = bind("port", "127.0.0.1", -1)
     acceptor = Acceptor(turns, listening, Protocol)  # type: ignore[arg-type]
     asyncio.get_running_loop().remove_reader(listening)  # events come from the test
     try:

@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from slipstream.server.binding import bind
 from slipstream.server.dialer import Dialer
-from slipstream.server.listener import bind
 from slipstream.units import SECOND_NS
 
 
@@ -59,7 +59,7 @@ def _server(lines: list[str]) -> Any:
 
 
 def _closed_port() -> int:
-    listening = bind("127.0.0.1", -1)
+    listening = bind("port", "127.0.0.1", -1)
     port: int = listening.getsockname()[1]
     listening.close()
     return port
@@ -67,7 +67,7 @@ def _closed_port() -> int:
 
 async def test_the_next_address_is_tried_until_one_answers_and_every_nth_failure_is_an_error() -> None:
     lines: list[str] = []
-    listening = bind("127.0.0.1", -1)
+    listening = bind("port", "127.0.0.1", -1)
     closed = _closed_port()
     call = _Call([closed, closed, closed, closed, listening.getsockname()[1]])
     dialer = Dialer(_server(lines))

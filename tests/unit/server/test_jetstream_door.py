@@ -106,7 +106,7 @@ async def test_streams_that_are_there_do_not_wait(tmp_path: Path) -> None:
 
 async def test_no_more_than_so_many_calls_wait(tmp_path: Path) -> None:
     async with _server(tmp_path) as server:
-        account, door = server.hub.accounts["$G"], server._jetstream.door
+        account, door = server.hub.accounts["$G"], server.jetstream_switch.door
         assert door is not None
         for _ in range(WAITING_MAX + 5):
             account.publish(b"$JS.API.STREAM.NAMES", None, 0, b"")

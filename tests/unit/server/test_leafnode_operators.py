@@ -46,7 +46,7 @@ async def test_tokens_let_leafs_in_and_their_end_ends_the_links(tmp_path: Path) 
     ended: dict[str, CloseReason] = {}
     async with Server(hub_options()) as hub:
         leafs = hub.leafs
-        assert leafs is not None and hub._operators is not None
+        assert leafs is not None and hub.login_services.operators is not None
 
         def note(link: LeafLink, reason: CloseReason) -> None:
             ended[link.end.remote_name] = reason
@@ -64,7 +64,7 @@ async def test_tokens_let_leafs_in_and_their_end_ends_the_links(tmp_path: Path) 
             assert all(link.account is not None and link.account.name == app.public for link in leafs.links.values())
             await until(lambda: ended.get("short") is CloseReason.AUTHENTICATION_EXPIRED)
             revoked = account_claims(revocations={keys["revoked"].public: int(time.time())})
-            hub._operators.update(app.public, token(operator, app, revoked), lambda *_: None)
+            hub.login_services.operators.update(app.public, token(operator, app, revoked), lambda *_: None)
             await until(lambda: ended.get("revoked") is CloseReason.REVOCATION)
             assert [link.end.remote_name for link in leafs.links.values()] == ["kept"]
             leafs.account_expired(app.public)
