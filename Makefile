@@ -10,7 +10,7 @@ RAFT := $(wildcard $(addprefix raft/,Cargo.toml Cargo.lock pyproject.toml src/*.
 CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
 	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
 
-.PHONY: campaigns demo demo-cluster test test-asyncio check format bench sanitize sanitize-short soak suites wheel clean install install-raft
+.PHONY: campaigns demo demo-cluster pictures test test-asyncio check format bench sanitize sanitize-short soak suites wheel clean install install-raft
 
 install: $(STAMP)
 
@@ -69,6 +69,9 @@ soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 
 suites: $(STAMP)  ## test-suites of FastStream, taskiq-nats, orbit.py and watermill-nats, with nats-server and with ours
 	@$(BIN)/python tools/run_client_suites.py
+
+pictures: $(STAMP)  ## those of the dashboard in docs/images, by a browser before a server at work
+	@SLIPSTREAM_PICTURES=1 $(BIN)/python -m pytest -m long tests/ui/test_pictures.py
 
 wheel: $(STAMP)  ## a wheel of this machine's kind, tried in a new environment without a compiler
 	@$(BIN)/python tools/try_wheel.py
