@@ -20,8 +20,12 @@ async def test_one_order_explains_what_all_clients_saw(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("eager", ["removals", "reads"])
 async def test_the_checks_find_a_server_that_breaks_it(tmp_path: Path, eager: str) -> None:
-    found = await Linearizable(tmp_path, eager=eager).run(1, operations=3000, kill=False)
-    assert found.broken
+    for number in range(8):  # mostly the first or second finds it
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        if (await Linearizable(directory, eager=eager).run(1, operations=400, kill=False)).broken:
+            return
+    raise AssertionError("nothing was found")
 
 
 def put(revision: int, began: int, ended: int, value: str = "", expected: int = -1) -> Event:
