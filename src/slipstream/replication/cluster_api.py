@@ -24,7 +24,7 @@ from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.streams import asked_to_create
 from slipstream.jetstream.config.enums import StorageType
-from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST
+from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
 from slipstream.jetstream.config.versioning import API_LEVEL
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.errors import TableError
@@ -38,7 +38,7 @@ from slipstream.replication.meta.placement import place
 from slipstream.replication.stepdown import next_leader
 from slipstream.units import SECOND_NS
 
-__all__ = ["ClusterApi"]
+__all__ = ["ClusterApi", "new_assignment"]
 
 _PAGING: Final = {"total": 0, "offset": 0, "limit": 0}
 _MADE_WITHIN_NS: Final = 10 * SECOND_NS  # a stream that has no leader by then may still get one
@@ -84,17 +84,7 @@ class ClusterApi:
         if existing is not None:
             self._answer(request, existing, {})
             return
-        placed = place(config, self._node.node.cluster, draft, self._node.around)
-        made = Assignment(
-            account=name,
-            config=config,
-            uid=blake2b(self._account.ports.new_nuid().encode(), digest_size=16).digest(),
-            group=meta.next_group,
-            peers=placed.peers,
-            preferred=placed.preferred,
-            cluster=placed.cluster,
-            created_ns=self._account.ports.now_ns(),
-        )
+        made = new_assignment(self._account, config, self._node, meta)
         self._agree(request, made, "create", {"did_create": True})
 
     def update(self, request: ApiRequest) -> None:
@@ -184,7 +174,7 @@ class ClusterApi:
     def names(self, request: ApiRequest) -> Mapping[str, object]:
         """A page of names."""
         asked = bodies.decode_optional(bodies.STREAM_NAMES, request)
-        names = self._node.state.account(self._account.name).matching(asked.subject)
+        names = self._node.state.account(self._account.name).open(asked.subject)
         offset = min(max(asked.offset, 0), len(names))
         page = [*names[offset : offset + API_NAMES_MAX]]
         return {"total": len(names), "offset": offset, "limit": API_NAMES_MAX, "streams": page or None}
@@ -192,7 +182,7 @@ class ClusterApi:
     def list(self, request: ApiRequest) -> None:
         """A page of streams, each described by its leader."""
         asked = bodies.decode_optional(bodies.STREAM_LIST, request)
-        names = self._node.state.account(self._account.name).matching(asked.subject)
+        names = self._node.state.account(self._account.name).open(asked.subject)
         offset = min(max(asked.offset, 0), len(names))
         page = [*names[offset : offset + API_LIST_MAX]]
         described: dict[str, object] = {}
@@ -317,3 +307,26 @@ class ClusterApi:
 
     def _rules(self) -> AccountRules:
         return AccountRules(self._account.limits, self._account.config_context())
+
+
+def new_assignment(
+    account: JetStreamAccount, config: StreamConfig, node: Coordinator, meta: MetaGroup, *, restoring: bool = False
+) -> Assignment:
+    """A stream that the meta group's leader is about to propose, placed.
+
+    Raises:
+        TableError: 10005, there are not enough servers for it.
+    """
+    assert meta.draft is not None
+    placed = place(config, node.node.cluster, meta.draft, node.around)
+    return Assignment(
+        account=account.name,
+        config=config,
+        uid=blake2b(account.ports.new_nuid().encode(), digest_size=16).digest(),
+        group=meta.next_group,
+        peers=placed.peers,
+        preferred=placed.preferred,
+        cluster=placed.cluster,
+        created_ns=account.ports.now_ns(),
+        restoring=restoring,
+    )

@@ -32,7 +32,8 @@ from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.meta.responsibility import Responsibility, StreamRole, who_answers
 from slipstream.replication.meta.state import MetaState
-from slipstream.replication.peer_calls import PeerCalls
+from slipstream.replication.peer_calls import Answer, PeerCalls
+from slipstream.replication.restores import Restores
 from slipstream.replication.stepdown import next_leader
 from slipstream.replication.stream_replica import StreamReplica
 
@@ -42,7 +43,7 @@ CALLS_GROUP: Final = 1 << 63
 """In the place of a group's number: servers among themselves."""
 _QUESTION, _ANSWER = 1, 2  # kinds of messages of it
 _LEADERLESS_TICKS: Final = 30
-_REFUSED: Final = ("STREAM.RESTORE.", "STREAM.PEER.", "STREAM.CANCEL_MOVE.")  # what clusters cannot do yet
+_REFUSED: Final = ("STREAM.PEER.", "STREAM.CANCEL_MOVE.")  # what clusters cannot do yet
 
 
 class ClusterPlace(Protocol):
@@ -95,7 +96,9 @@ class Coordinator:
         self._unique_tag = unique_tag
         self._ticks = 0
         groups = place.groups
-        self.hosting = Hosting(place.node.id, disk, directory, options, groups, ports, account, self._stream_changed)
+        self.hosting = Hosting(
+            place.node.id, disk, directory, options, groups, ports, account, self._stream_changed, self._stream_released
+        )
         """The streams that are kept here."""
         self._descriptions = Descriptions(account, self.hosting, lambda: place.meta)
         self.calls = PeerCalls(
@@ -103,9 +106,11 @@ class Coordinator:
             lambda to, data: groups.send(CALLS_GROUP, to, data, kind=_QUESTION),
             lambda to, data: groups.send(CALLS_GROUP, to, data, kind=_ANSWER),
             ports.call_soon,
-            self._descriptions.handle,
+            self._answer,
         )
         """Questions to other servers."""
+        self.restores = Restores(account, self.hosting, lambda: place.meta, self._tell_all)
+        """Backups that come in."""
         groups.add(CALLS_GROUP, self, self._hear)
 
     def close(self) -> None:
@@ -120,6 +125,7 @@ class Coordinator:
         self.hosting.tick()
         self._introduce()
         self._descriptions.look()
+        self.restores.tick()
 
     def receive(self, message: bytes) -> bool:
         """There is no Raft here."""
@@ -135,12 +141,21 @@ class Coordinator:
         elif kind == _ANSWER:
             self.calls.answered(sender, bytes(body))
 
+    def _answer(self, method: str, body: bytes, answer: Answer) -> None:
+        if not self.restores.handle(method, body, answer):
+            self._descriptions.handle(method, body, answer)
+
+    def _tell_all(self, method: str, body: bytes) -> None:
+        """Say something to all servers that nobody answers."""
+        self.calls.ask(self.online, method, body, lambda *_: None)()
+
     # --- what the meta group tells (`MetaListener`) -------------------------------------------------------------------
 
     def changed(self, old: Node | Assignment | None, new: Node | Assignment | None) -> None:
         """See `MetaListener`."""
         if not isinstance(old, Node) and not isinstance(new, Node):
             self.hosting.assigned(old, new)
+            self.restores.assigned(old, new)
             self._descriptions.look()
 
     def leads(self) -> None:
@@ -216,7 +231,7 @@ class Coordinator:
     def stream(self, account: str, name: str) -> StreamRole:
         """See `ClusterView`."""
         assignment = self.state.find(account, name)
-        if assignment is None:
+        if assignment is None or assignment.restoring:
             return StreamRole.MISSING
         here = self.hosting.view(account, name)
         if here is not None:
@@ -347,9 +362,13 @@ class Coordinator:
     def _stream_changed(self, assignment: Assignment) -> None:
         """A stream is led by another server, or by this one."""
         self._descriptions.look()
+        self.restores.look()
         replica = self.hosting.replica(assignment.account, assignment.name)
         if replica is not None and replica.stream is not None:
             self._elected(assignment, replica)
+
+    def _stream_released(self, assignment: Assignment) -> None:
+        self.restores.released(assignment)
 
     def _elected(self, assignment: Assignment, replica: StreamReplica) -> None:
         host, group = self._account(assignment.account), replica.group

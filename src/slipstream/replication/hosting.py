@@ -28,6 +28,7 @@ from slipstream.replication.ids import NO_NODE
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.responsibility import StreamRole
 from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.replica_host import ReplicaHost
 from slipstream.replication.stream_replica import StreamReplica
 
 __all__ = ["Hosting"]
@@ -38,12 +39,13 @@ _LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
 class _Kept:
     """A stream of this server."""
 
-    __slots__ = ("assignment", "ended", "error", "files", "leader", "leaderless_ticks", "replica")
+    __slots__ = ("assignment", "ended", "error", "files", "host", "leader", "leaderless_ticks", "replica")
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
         self.replica: StreamReplica | None = None
         self.files: ReplicaFiles | None = None
+        self.host: ReplicaHost | None = None
         self.ended = False
         self.error: str | None = None
         self.leaderless_ticks = 0
@@ -63,6 +65,7 @@ class Hosting:
         ports: Ports,
         account: Callable[[str], JetStreamAccount | None],
         changed: Callable[[Assignment], None],
+        released: Callable[[Assignment], None],
     ) -> None:
         """None yet.
 
@@ -75,6 +78,7 @@ class Hosting:
             ports: threads and the log.
             account: an account by its name, if it may use JetStream here.
             changed: is told of a stream that is led by another server now, or by this one.
+            released: is told of one that was held back here for a backup, and is led by another server now.
         """
         self._node = node
         self._disk = disk
@@ -84,6 +88,7 @@ class Hosting:
         self._ports = ports
         self._account = account
         self._changed = changed
+        self._released = released
         self._kept: dict[tuple[str, str], _Kept] = {}
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -98,6 +103,24 @@ class Hosting:
         """The replica of a stream, if it has several and one is here."""
         kept = self._kept.get((account, name))
         return kept.replica if kept is not None else None
+
+    def keeps(self, assignment: Assignment) -> bool:
+        """Whether a copy of a stream is here."""
+        kept = self._kept.get((assignment.account, assignment.name))
+        return kept is not None and kept.assignment.group == assignment.group
+
+    def leads(self, assignment: Assignment) -> bool:
+        """Whether this server leads a stream with several copies, even if it is not open yet."""
+        kept = self._kept.get((assignment.account, assignment.name))
+        group = kept.replica.group if kept is not None and kept.replica is not None else None
+        return group is not None and group.is_leader
+
+    def held(self, assignment: Assignment) -> Stream | None:
+        """A stream with several copies that this server leads, and that is not open while a backup fills it."""
+        kept = self._kept.get((assignment.account, assignment.name))
+        if kept is None or kept.assignment.group != assignment.group or kept.host is None:
+            return None
+        return kept.host.held
 
     def groups(self) -> list[tuple[Assignment, Group]]:
         """The groups that this server takes part in."""
@@ -151,6 +174,16 @@ class Hosting:
             kept.assignment = new
             self._follow_config(kept)
 
+    def open_restored(self, assignment: Assignment) -> None:
+        """All of a backup is there: the stream is open from now on."""
+        kept = self._kept.get((assignment.account, assignment.name))
+        if kept is None:
+            return
+        if kept.replica is not None:
+            kept.replica.lead_anew()
+        elif not assignment.is_replicated:
+            self._make(kept)
+
     def account_opened(self, account: JetStreamAccount) -> None:
         """An account may use JetStream here from now on."""
         for (name, _), kept in list(self._kept.items()):
@@ -176,7 +209,7 @@ class Hosting:
             self._make_replica(kept)
             return
         assignment, host = kept.assignment, self._account(kept.assignment.account)
-        if host is None:
+        if host is None or assignment.restoring:
             return
         if host.streams.get(assignment.name) is not None:
             self._follow_config(kept)
@@ -216,11 +249,14 @@ class Hosting:
             elif kept.ended:
                 self._destroy(kept)
             elif host is not None:
+                kept.host = ReplicaHost(
+                    host, lambda: kept.assignment.restoring, lambda: self._released(kept.assignment)
+                )
                 kept.replica = StreamReplica(
                     assignment.name,
                     assignment.group,
                     self._node,
-                    host,
+                    kept.host,
                     files,
                     self._groups,
                     host.ports,
@@ -266,8 +302,11 @@ class Hosting:
         host = self._account(assignment.account)
         if kept.replica is not None:
             kept.replica.stop(partial(self._destroy, kept), deleted=True)
-        elif not assignment.is_replicated and host is not None and assignment.name in host.streams:
-            host.delete_stream(assignment.name, lambda _: None)
+        elif not assignment.is_replicated and host is not None:
+            if assignment.name in host.streams:
+                host.delete_stream(assignment.name, lambda _: None)
+            else:
+                host.drop_found(assignment.name, assignment.created_ns)
 
     def _destroy(self, kept: _Kept) -> None:
         files, faults = kept.files, list[StorageFault]()

@@ -301,12 +301,20 @@ class StreamReplica:
 
         def begin() -> None:
             self._log.lead(term)
-            assert self._store is not None
-            self.stream = self._host.lead_stream(self._store, self)
-            self._persisted()
-            self._changed()
+            self._run_stream()
 
         self._when_quiet(guarded(begin, self._fail))
+
+    def lead_anew(self) -> None:
+        """The stream, if it is led here, is made again from what its store has."""
+        if self.stream is not None:
+            self._when_quiet(guarded(self._run_stream, self._fail))
+
+    def _run_stream(self) -> None:
+        assert self._store is not None
+        self.stream = self._host.lead_stream(self._store, self)
+        self._persisted()
+        self._changed()
 
     def steps_down(self) -> None:
         """See `GroupPorts`."""

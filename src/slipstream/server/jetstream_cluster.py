@@ -13,6 +13,7 @@ from slipstream.replication.cluster_api import ClusterApi
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Node
+from slipstream.replication.restore_api import ClusterRestoreApi
 from slipstream.server.cluster_node import ClusterNode
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class JetStreamCluster:
     def serve(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
         """Answer the calls that are about more than one stream."""
         ClusterApi(account, api, self.coordinator)
+        ClusterRestoreApi(account, api, self.coordinator)
 
     def opened(self, account: JetStreamAccount) -> None:
         """An account may use JetStream here."""

@@ -42,7 +42,7 @@ from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.commit.faults import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 
-__all__ = ["JetStreamAccount"]
+__all__ = ["JetStreamAccount", "restore_failed"]
 
 Done = Callable[[Stream | ApiError], None]
 StreamHook = Callable[[Stream], None]
@@ -239,9 +239,7 @@ class JetStreamAccount:
         try:
             self.holdings.check_overlap(config)
         except ApiError as error:
-            # nats-server says this only when all was sent; the same words do not make the client send it in vain.
-            problem = f"error adding stream: {error.description} ({error.err_code})"
-            raise TableError(table.STREAM_RESTORE, err=problem) from None
+            raise restore_failed(error) from None
         self._create_store(config, done, fill)
 
     def update_stream(
@@ -339,13 +337,27 @@ class JetStreamAccount:
             self._stop(stream, deleted=deleted)
             self.holdings.give_back(name)
 
-    def place_stream(self, config: StreamConfig, created_ns: int, done: Done) -> None:
+    def hold_stream(self, store: Store, replication: Replication) -> Stream:
+        """Have a replicated stream commit that is open to nobody yet; `end_held` ends it.
+
+        Raises:
+            ApiError, StorageFault, JsonError: it cannot run here.
+        """
+        config, created_ns = from_stored(store.config)
+        return self._make(config, store, created_ns, replication)
+
+    def end_held(self, stream: Stream) -> None:
+        """A stream that was held commits no more."""
+        stream.stop(deleted=False)
+        stream.appends.resources.release()
+
+    def place_stream(self, config: StreamConfig, created_ns: int, done: Done, fill: Fill | None = None) -> None:
         """Run a stream that a cluster has assigned to this server alone: the one found on disk, or a new one."""
-        if self._busy.wait(config.name, lambda: self.place_stream(config, created_ns, done)):
+        if self._busy.wait(config.name, lambda: self.place_stream(config, created_ns, done, fill)):
             return
         found = self._unassigned.pop(config.name, None)
         if found is None:
-            self._create_store(config, done, created_ns=created_ns)
+            self._create_store(config, done, fill, created_ns=created_ns)
         elif found.created_ns != created_ns:
             found.store.close()
             done(TableError(table.STREAM_OFFLINE_REASON, err="another stream of this name is on the disk"))
@@ -356,6 +368,13 @@ class JetStreamAccount:
                 self._keep_offline(found, fault_of(error))
             stream = self.streams.get(config.name)
             done(stream or TableError(table.STREAM_OFFLINE_REASON, err=self.offline.get(config.name, "")))
+
+    def drop_found(self, name: str, created_ns: int) -> None:
+        """A stream that was found on disk and never ran here is gone: so are its files, if they are of that one."""
+        found = self._unassigned.get(name)
+        if found is not None and found.created_ns == created_ns:
+            del self._unassigned[name]
+            self._remove_files(found.store, lambda: None)
 
     def change_stream(self, config: StreamConfig, done: Done) -> None:
         """Give a stream a configuration that was checked already; `done` gets it when that is durable."""
@@ -493,15 +512,18 @@ class JetStreamAccount:
         if started is not None:
             self._stop(started, deleted=True)
 
-        def remove() -> None:
-            # What cannot be removed now is found at the next start, as after any failed removal.
-            if store is not None and not isinstance(store, StorageFault):
-                with suppress(StorageFault):
-                    self._stores.destroy(store)
-
         def removed() -> None:
             self._busy.release(config.name)
             done(reason)
+
+        self._remove_files(None if isinstance(store, StorageFault) else store, removed)
+
+    def _remove_files(self, store: Store | None, removed: Callable[[], None]) -> None:
+        def remove() -> None:
+            # What cannot be removed now is found at the next start, as after any failed removal.
+            if store is not None:
+                with suppress(StorageFault):
+                    self._stores.destroy(store)
 
         self.ports.run_blocking(remove, removed)
 
@@ -566,6 +588,14 @@ class JetStreamAccount:
 
     def _limit_of(self, storage: StorageType) -> int:
         return self.limits.max_memory if storage is StorageType.MEMORY else self.limits.max_storage
+
+
+def restore_failed(error: ApiError) -> ApiError:
+    """Why a backup cannot become a stream.
+
+    nats-server says this only when all was sent; the same words do not make the client send it in vain.
+    """
+    return TableError(table.STREAM_RESTORE, err=f"error adding stream: {error.description} ({error.err_code})")
 
 
 def _attempt(work: Callable[[], None], refused: Callable[[ApiError], None]) -> None:

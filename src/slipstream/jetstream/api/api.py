@@ -60,7 +60,7 @@ def open_api(
     Copies(account)
     Preview(account)
     Templates(account)
-    SnapshotApi(account, api)
+    SnapshotApi(account, api, alone=alone)
     MessageApi(account, api)
     TruncateApi(account, api)
     VerifyApi(account, api, signer)

@@ -128,6 +128,10 @@ class ApiRequest:
         answer = {"type": self._route.response_type, **fields}
         self._send(answer, error=None, audited=audited, concluded=concluded)
 
+    def answered_elsewhere(self) -> None:
+        """Another server has answered the caller: what is answered here is counted and audited, and not sent."""
+        self.reply = None
+
     def conclude(self, error: ApiError | None) -> None:
         """What was begun is done, or has failed."""
         self._dispatcher.conclude(self, error)

@@ -11,27 +11,36 @@ The right is that of whoever names the subject, at that moment. A subject that s
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Protocol
 
-from slipstream.jetstream.api.request import ApiRequest
+from slipstream.jetstream.api.request import Grants
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig, StreamSource
 from slipstream.jetstream.consumer.deadletters import DLQ_KEY
 from slipstream.jetstream.errors import invalid_config
 from slipstream.subjects.outside import outside_only
 
-__all__ = ["judge_consumer", "judge_stream", "target_for"]
+__all__ = ["Granting", "judge_consumer", "judge_stream", "target_for"]
 
 # A token of a destination that depends on the message. Some functions give several tokens.
 _VARIABLE: Final = re.compile(r"\{\{.*?\}\}|\$\d+|\*")
 
 
-def target_for(request: ApiRequest, subject: str) -> bytes:
+class Granting(Protocol):
+    """Whose rights count. `ApiRequest` is one."""
+
+    @property
+    def grants(self) -> Grants:
+        """Whether who asks may publish to a subject, or to all that a pattern matches."""
+        ...
+
+
+def target_for(request: Granting, subject: str) -> bytes:
     """A subject named in a request, as the server may send to it."""
     target = subject.encode()
     return target if request.grants(target) else outside_only(target)
 
 
-def judge_consumer(request: ApiRequest, config: ConsumerConfig, old: ConsumerConfig | None) -> None:
+def judge_consumer(request: Granting, config: ConsumerConfig, old: ConsumerConfig | None) -> None:
     """Mark what the requester may not publish to, and refuse what cannot be marked.
 
     Raises:
@@ -44,7 +53,7 @@ def judge_consumer(request: ApiRequest, config: ConsumerConfig, old: ConsumerCon
     _check_letters(request, config.metadata, {} if old is None else old.metadata)
 
 
-def judge_stream(request: ApiRequest, config: StreamConfig, old: StreamConfig | None) -> None:
+def judge_stream(request: Granting, config: StreamConfig, old: StreamConfig | None) -> None:
     """The same for a stream.
 
     Raises:
@@ -71,7 +80,7 @@ def _origins(config: StreamConfig) -> list[StreamSource]:
     return [source for source in (config.mirror, *(config.sources or ())) if source is not None]
 
 
-def _check_letters(request: ApiRequest, metadata: dict[str, str], old: dict[str, str]) -> None:
+def _check_letters(request: Granting, metadata: dict[str, str], old: dict[str, str]) -> None:
     subject = metadata.get(DLQ_KEY, "")
     if subject and subject != old.get(DLQ_KEY) and not request.grants(subject.encode()):
         raise invalid_config(f"no permission to publish to dead letter subject {subject}")

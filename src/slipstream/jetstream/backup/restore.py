@@ -22,22 +22,23 @@ import msgspec
 from slipstream.errors import UNREADABLE, ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, ArchiveReader
+from slipstream.jetstream.backup.commits import RestoreCommits
 from slipstream.jetstream.backup.consumers import decode_consumer, state_of
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, OldConsumer, OldStream, Tombstone
 from slipstream.jetstream.backup.limits import BACKUP_SILENCE_NS
 from slipstream.jetstream.backup.rules import EntryRules, check_bounds
 from slipstream.jetstream.backup.s2 import S2Reader
+from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
-from slipstream.jetstream.guard import guarded
+from slipstream.jetstream.guard import guarded, guarded_with
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS, RESTORING
-from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.admission.ttl import deadline, message_ttl
 from slipstream.limits import RESTORE_COMMIT_BYTES
 from slipstream.units import MIB
@@ -115,14 +116,16 @@ class Restore:
         created_ns: int,
         max_payload_bytes: int,
         grants: Callable[[bytes], bool],
+        commits: RestoreCommits,
     ) -> None:
         """Expect chunks from now on. `bounds` is what the client says the stream had, for backups without it.
 
-        `grants`: whether who restores may publish to a subject.
+        `grants`: whether who restores may publish to a subject. `commits`: how the store's commits are made.
         """
         self._config = config
         self._rules = EntryRules(config, max_payload_bytes, grants)
         self._store = store
+        self._commits = commits
         self._ports = ports
         self._owner = owner
         self._bounds = bounds
@@ -350,6 +353,7 @@ class Restore:
         # Sequences of messages that were removed at the end are not given out again.
         if self._store.last_seq < self._bounds.last_seq:
             self._store.skip_to(self._bounds.last_seq)
+        self._store.set_config(to_stored(self._config, self._created_ns))
         self._store.put_note(RESTORING, b"")
         if self._rules.has_others:
             self._store.put_note(OTHER_SUBJECTS, b"1")
@@ -368,21 +372,13 @@ class Restore:
         if self._committing:
             return
         self._uncommitted = 0
-        job = self._store.begin_commit()
-        if job is None:
-            self._released()
-            return
         self._committing = True
-        if job.ended:
-            self._committed(job)
-        else:
-            self._ports.run_blocking(job.run, guarded(lambda: self._committed(job), self.broke))
+        self._commits.commit(guarded_with(self._committed, self.broke))
 
-    def _committed(self, job: Job) -> None:
+    def _committed(self, problem: str) -> None:
         self._committing = False
-        done = self._store.finish_commit(job)
-        if done.fault is not None and self._problem is None:
-            self._problem = TableError(table.STREAM_RESTORE, err=done.fault.text)
+        if problem and self._problem is None:
+            self._problem = TableError(table.STREAM_RESTORE, err=problem)
         self._released()
 
     def _released(self) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account.account import restore_failed
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import with_level
 from slipstream.jetstream.config.sources import check_filters
@@ -22,7 +24,7 @@ from slipstream.jetstream.ports import AccountLimits
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.state import AccountStreams
 
-__all__ = ["AccountRules", "changed_config", "new_config", "tier_of"]
+__all__ = ["AccountRules", "changed_config", "new_config", "restored_config", "tier_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,31 @@ def new_config(
     _refuse_unsupported(config)
     existing = held.streams.get(config.name)
     if existing is not None:
-        if not same_but_for_versioning(config, existing.config):
+        if existing.restoring or not same_but_for_versioning(config, existing.config):
             raise TableError(table.STREAM_NAME_EXIST)
         return existing.config, existing
     held.holdings.check_overlap(config)
     check_filters(config)
     _check_limits(config, held, rules.limits, new=True)
     return config, None
+
+
+def restored_config(asked: StreamConfig, held: AccountStreams, rules: AccountRules) -> StreamConfig:
+    """The configuration of a stream that a backup is to fill.
+
+    Raises:
+        TableError: the first rule it breaks.
+    """
+    config = checked(with_level(asked), _context(held, rules))
+    _refuse_unsupported(config)
+    if config.name in held.streams:
+        raise TableError(table.STREAM_NAME_EXIST_RESTORE_FAILED)
+    try:
+        held.holdings.check_overlap(config)
+    except ApiError as error:
+        raise restore_failed(error) from None
+    _check_limits(config, held, rules.limits, new=True)
+    return config
 
 
 def changed_config(
@@ -69,7 +89,7 @@ def changed_config(
             places are refused as not supported: streams cannot move yet.
     """
     existing = held.streams.get(asked.name)
-    if existing is None:
+    if existing is None or existing.restoring:
         raise TableError(table.STREAM_NOT_FOUND)
     config = checked(with_level(asked), _context(held, rules), pedantic=pedantic)
     old = existing.config

@@ -52,6 +52,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Which of them should lead at first."""
     cluster: str
     created_ns: int
+    restoring: bool = False
+    """Whether a backup is still to fill it: it is not open to anybody."""
 
     @property
     def name(self) -> str:
@@ -74,6 +76,7 @@ class _StoredAssignment(msgspec.Struct, array_like=True, kw_only=True):
     peers: list[int]
     preferred: int
     cluster: str
+    restoring: bool = False
 
 
 def node_key(node_id: int) -> bytes:
@@ -98,6 +101,7 @@ def encode(entry: Node | Assignment) -> tuple[bytes, bytes]:
         peers=entry.peers,
         preferred=entry.preferred,
         cluster=entry.cluster,
+        restoring=entry.restoring,
     )
     return stream_key(entry.account, entry.name), msgspec.msgpack.encode(stored)
 
@@ -134,4 +138,5 @@ def _decode_assignment(payload: bytes) -> Assignment:
         preferred=stored.preferred,
         cluster=stored.cluster,
         created_ns=created_ns,
+        restoring=stored.restoring,
     )

@@ -31,10 +31,14 @@ class AccountStreams:
         # The room of servers is not this one's to judge: see `placement`.
         self.holdings = Holdings({storage: ServerBudget(2**63) for storage in StorageType})
         self._names: list[str] | None = None
+        self.restoring = 0
+        """How many of them are still being restored."""
 
     def put(self, assignment: Assignment) -> None:
         """A stream is there, or has changed."""
-        if assignment.name in self.streams:
+        before = self.streams.get(assignment.name)
+        self.restoring += assignment.restoring - (before is not None and before.restoring)
+        if before is not None:
             self.holdings.change(assignment.config)
         else:
             self.holdings.take(assignment.config)
@@ -43,7 +47,7 @@ class AccountStreams:
 
     def drop(self, name: str) -> None:
         """A stream is gone."""
-        del self.streams[name]
+        self.restoring -= self.streams.pop(name).restoring
         self.holdings.give_back(name)
         self._names = None
 
@@ -59,6 +63,11 @@ class AccountStreams:
         if self._names is None:
             self._names = sorted(self.streams)
         return self._names
+
+    def open(self, subject: str) -> Sequence[str]:
+        """Those of them that are not still being restored."""
+        names = self.matching(subject)
+        return [name for name in names if not self.streams[name].restoring] if self.restoring else names
 
 
 class Load:
