@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Collection
+
 from fuzz import checksums
 from fuzz.target import Target, option
 from slipstream.jetstream.store.file.applied_file import Applied, decode_applied, encode_applied
@@ -18,6 +21,8 @@ from slipstream.jetstream.store.file.segment_transfer import (
     unpack_wanted,
 )
 from slipstream.jetstream.store.limits import STORE_PIECE_BYTES
+from slipstream.replication.groups import Batch, Groups
+from slipstream.replication.quiescence import BEATS_GROUP, RestPoint
 
 SALT = 0x1234567_89ABCDEF
 UID = bytes(range(16))
@@ -78,7 +83,68 @@ def piece_seeds() -> list[bytes]:
     return [pack_wanted(UID, 1, 4096, 100), pack_piece(UID, 1, 4096, b"content")]
 
 
+class _Standing:
+    """A follower of node 3 that stands at one point."""
+
+    def __init__(self) -> None:
+        self.rests = False
+
+    def tick(self) -> None:
+        pass
+
+    def receive(self, message: bytes) -> bool:
+        self.rests = False
+        return bool(message)
+
+    def unreachable(self, node: int) -> None:
+        pass
+
+    def rest_point(self, without: Collection[int]) -> RestPoint | None:
+        return None
+
+    def others(self) -> Collection[int]:
+        return (2, 3)
+
+    def is_majority(self, nodes: Collection[int]) -> bool:
+        return len(nodes) > 0
+
+    def may_rest(self, leader: int, point: RestPoint) -> bool:
+        return leader == 3 and point == (1, 2)
+
+    def rest(self) -> None:
+        self.rests = True
+
+    def wake(self) -> None:
+        self.rests = False
+
+
+class _NoWire:
+    def send(self, to: int, batch: Batch) -> bool:
+        return len(batch) > 0
+
+
+def rest(data: bytes) -> None:
+    """Whatever servers say about groups that rest: only a leader's word at the right point has one rest."""
+    member = _Standing()
+    groups = Groups(_NoWire(), lambda work: work())
+    groups.add(7, member, quiescent=member)
+    at = 0
+    while at + 2 < len(data):
+        sender, target, length = data[at] & 3, (7, BEATS_GROUP, 9)[data[at + 1] % 3], data[at + 2] & 31
+        message = data[at + 3 : at + 3 + length]
+        was = member.rests
+        groups.received(sender, [(target, message)])
+        if member.rests and not was:
+            assert (sender, target, message[1:]) == (3, 7, struct.pack("<QQ", 1, 2))
+        at += 3 + length
+
+
+def rest_seeds() -> list[bytes]:
+    return [bytes((3, 0, 17, 16)) + struct.pack("<QQ", 1, 2) + bytes((3, 1, 9, 1)) + bytes(8) + bytes((3, 0, 1, 18))]
+
+
 TARGETS = (
+    Target("rest", rest, rest_seeds, (b"\x10", b"\x11", b"\x12")),
     Target("applied-file", applied, applied_seeds, (b"SFR1",)),
     Target("segment-manifest", manifest, manifest_seeds, (b"APPLIED", b".seg")),
     Target("segment-piece", piece, piece_seeds, ()),

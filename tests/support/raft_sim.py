@@ -205,6 +205,9 @@ class Replica:
     def behind(self, to: int) -> None:
         raise Violation("the log is never compacted here")
 
+    def wakes(self) -> None:
+        """Nobody rests here."""
+
     def stopped(self, error: Exception) -> None:
         raise Violation(f"{self.id} stopped: {error}") from error
 

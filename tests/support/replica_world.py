@@ -63,6 +63,10 @@ class Node:
         self.groups = Groups(self, self.ports.call_soon)
         self.replica = cluster.replica("S", GROUP, self.id, self.world.account, self.files, self.groups, self.ports)
         self.replica.start()
+        if self.id in cluster.noticed:
+            cluster.noticed.discard(self.id)
+            for other in cluster.up():
+                other.groups.peer_up(self.id)
 
     def send(self, to: int, batch: Batch) -> bool:
         return self.cluster.send(self.id, to, list(batch))
@@ -110,6 +114,7 @@ class Cluster:
         self.lazy = 0.0  # how often disks take their time
         self.cut: set[tuple[int, int]] = set()
         self.paused: dict[int, int] = {}  # until when
+        self.noticed: set[int] = set()  # who is known to be dead
         self._queue: list[tuple[int, int, int, int, Batch]] = []
         self._numbers = itertools.count()
         self._replies = itertools.count(1)
@@ -184,9 +189,12 @@ class Cluster:
         """The process stands still; what comes in waits."""
         self.paused[node.id] = self.now + steps
 
-    def kill(self, node: Node, *, power: bool = False) -> None:
-        """The process ends; what it had not synced goes with the power."""
+    def kill(self, node: Node, *, power: bool = False, noticed: bool = False) -> None:
+        """The process ends; what it had not synced goes with the power. Links may break at once, or say nothing."""
         node.is_up = False
+        self.noticed |= {node.id} if noticed else set()
+        for other in self.up() if noticed else ():
+            other.groups.peer_down(node.id)
         node.disk = node.disk.crash(self.rng, keep=0.5, torn=True) if power else node.disk.kill()
 
     def isolate(self, nodes: Iterable[Node]) -> None:

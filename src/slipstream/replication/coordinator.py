@@ -124,7 +124,7 @@ class Coordinator:
         self._ticks += 1
         self.hosting.tick()
         self._introduce()
-        self._descriptions.look()
+        self._descriptions.tick()
         self.restores.tick()
 
     def receive(self, message: bytes) -> bool:

@@ -30,6 +30,7 @@ DESCRIBE: Final = "describe"
 LIST: Final = "list"
 USAGE: Final = "usage"
 _HELD_MAX: Final = 4096
+_HELD_TICKS: Final = 100  # who asks waits no longer
 
 
 class DescribeStream(msgspec.Struct, array_like=True):
@@ -69,7 +70,8 @@ class Descriptions:
         self._account = account
         self._hosting = hosting
         self._meta = meta
-        self._held: list[tuple[DescribeStream, Answer]] = []
+        self._held: list[tuple[int, DescribeStream, Answer]] = []  # each with the tick it came with
+        self._ticks = 0
 
     def handle(self, method: str, body: bytes, answer: Answer) -> None:
         """See `PeerCalls`. What makes no sense is not answered."""
@@ -77,7 +79,7 @@ class Descriptions:
             if method == DESCRIBE:
                 question = msgspec.msgpack.decode(body, type=DescribeStream)
                 if len(self._held) < _HELD_MAX:
-                    self._held.append((question, answer))
+                    self._held.append((self._ticks, question, answer))
                     self.look()
             elif method == LIST:
                 asked = msgspec.msgpack.decode(body, type=ListStreams)
@@ -87,11 +89,18 @@ class Descriptions:
         except (msgspec.DecodeError, UnicodeError):
             return
 
+    def tick(self) -> None:
+        """A tick has passed: what is held for a stream that another server leads is of no use for ever."""
+        self._ticks += 1
+        if self._held:
+            self._held = [one for one in self._held if self._ticks - one[0] < _HELD_TICKS]
+            self.look()
+
     def look(self) -> None:
         """Something may have changed: answer what can be answered now, and drop what never will be."""
         if self._held:
             held, self._held = self._held, []
-            self._held += [one for one in held if not self._try(*one)]
+            self._held += [one for one in held if not self._try(*one[1:])]
 
     def _try(self, question: DescribeStream, answer: Answer) -> bool:
         meta = self._meta()

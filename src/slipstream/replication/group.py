@@ -20,7 +20,7 @@ its log is applied, and `steps_down` before anything of another leader is writte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -43,6 +43,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.ids import NO_NODE
+from slipstream.replication.quiescence import RestPoint
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
 __all__ = ["Group", "GroupFacts", "GroupLog", "GroupPorts", "MemberKind"]
@@ -136,6 +137,10 @@ class GroupPorts(Protocol):
         """This follower needs entries that the log no longer has."""
         ...
 
+    def wakes(self) -> None:
+        """It rested, and has to be ticked again."""
+        ...
+
     def stopped(self, error: Exception) -> None:
         """The group is of no use any more; it can be made again from its files."""
         ...
@@ -194,6 +199,9 @@ class Group:
         self._reads: dict[bytes, Sequence[Callable[[bool], None]]] = {}
         self._confirmed: list[tuple[int, Sequence[Callable[[bool], None]]]] = []  # each behind an index
         self._read_number = 0
+        self._rests = False
+        self._quiet_ticks = 0
+        self._last_seen = (0, 0, 0)  # with the tick before: what changes whenever something happens
         try:
             self._node = RawNode(
                 node,
@@ -268,6 +276,9 @@ class Group:
         if self._leads and not self._ended:
             self._hold()
         self._do(lambda: self._node.tick())
+        seen = (self.term, self._log.last_index, self._read_number)
+        self._quiet_ticks = self._quiet_ticks + 1 if seen == self._last_seen else 0
+        self._last_seen = seen
 
     def receive(self, message: bytes) -> bool:
         """A message of another member; False: it says nothing to this group, and was dropped."""
@@ -366,6 +377,51 @@ class Group:
             self.stop()
             self._ports.stopped(error)
 
+    # --- with nothing to do: see `QuiescentMember` ------------------------------------------------------------------
+
+    def rest_point(self, without: Collection[int]) -> RestPoint | None:
+        """A leader's, once every `quiet_ticks` while nothing happens, if the others have all it has."""
+        quiet, index = self._quiet_ticks, self._log.last_index
+        if not self._leads or not quiet or quiet % self.settings.quiet_ticks or not self._is_at(index):
+            return None
+        votes = self._votes
+        if votes.learners or votes.outgoing or votes.next_learners or self._reads or self._confirmed:
+            return None
+        progress = self._node.status().progress
+        matched = all(match == index for node, (match, *_) in progress if node not in without)
+        return RestPoint(self.term, index) if matched else None
+
+    def others(self) -> Collection[int]:
+        """All but this one."""
+        votes = self._votes
+        return {*votes.voters, *votes.learners, *votes.outgoing, *votes.next_learners} - {self.node}
+
+    def is_majority(self, nodes: Collection[int]) -> bool:
+        """Of the voters; while these change nobody rests."""
+        voters = self._votes.voters
+        return sum(voter == self.node or voter in nodes for voter in voters) > len(voters) // 2
+
+    def may_rest(self, leader: int, point: RestPoint) -> bool:
+        """A follower that has nothing that its leader has not."""
+        follows = leader == self.leader and not self.is_leader
+        return follows and point.term == self.term and self._is_at(point.last_index)
+
+    def rest(self) -> None:
+        """The next event is no tick."""
+        self._rests = True
+
+    def wake(self) -> None:
+        """In case of doubt."""
+        if self._rests:
+            self._rests = False
+            self._quiet_ticks = 0
+            self._ports.wakes()
+
+    def _is_at(self, index: int) -> bool:
+        """Whether the log ends here, and there is nothing left to do with it."""
+        idle = self.is_settled and self._ready is None and not (self._ended or self._transfer_ticks)
+        return idle and self.applied == index == self._log.last_index
+
     # --- the Raft core reads ----------------------------------------------------------------------------------------
 
     def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
@@ -389,6 +445,7 @@ class Group:
         """Something for the core, and all that follows from it; False: the group is or was stopped."""
         if self._ended:
             return False
+        self.wake()
         try:
             if self._log.first_index != self._first_index:
                 self._compact()

@@ -34,6 +34,7 @@ from slipstream.replication.stream_replica import StreamReplica
 __all__ = ["Hosting"]
 
 _LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
+_LOOK_TICKS = 10  # how often it is looked for
 
 
 class _Kept:
@@ -90,6 +91,7 @@ class Hosting:
         self._changed = changed
         self._released = released
         self._kept: dict[tuple[str, str], _Kept] = {}
+        self._ticks = 0
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -155,11 +157,14 @@ class Hosting:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """A tick has passed."""
+        """A tick has passed. There may be many streams, so they are looked at now and then."""
+        self._ticks += 1
+        if self._ticks % _LOOK_TICKS:
+            return
         for kept in self._kept.values():
             group = kept.replica.group if kept.replica is not None else None
             has_leader = kept.replica is None or (group is not None and group.leader != NO_NODE)
-            kept.leaderless_ticks = 0 if has_leader else kept.leaderless_ticks + 1
+            kept.leaderless_ticks = 0 if has_leader else kept.leaderless_ticks + _LOOK_TICKS
 
     def assigned(self, old: Assignment | None, new: Assignment | None) -> None:
         """The meta group has agreed on something else."""

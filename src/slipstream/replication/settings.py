@@ -17,6 +17,8 @@ class GroupSettings:
     election_spread: int = 5
     """... and waits up to so many more, by dice, so that two rarely ask at once. At most `election_ticks`."""
     heartbeat_ticks: int = 2
+    quiet_ticks: int = 20
+    """Nothing happens for so long: the leader asks whether all may rest."""
     message_bytes: int = 256 * 1024
     """Entries in one message, if there is more than one."""
     messages_in_flight: int = 16

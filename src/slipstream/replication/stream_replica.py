@@ -177,7 +177,7 @@ class StreamReplica:
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
         self.fault = None
         self._taker = SegmentTaker(self._ports, self._files, self._send_other, self._import)
-        self._groups.add(self.group_id, self.group, self._other)
+        self._groups.add(self.group_id, self.group, self._other, self.group)
         if self._leads_first and not votes.term:
             self._ports.call_later(_FIRST_ELECTION_NS, self._campaign)
 
@@ -329,6 +329,10 @@ class StreamReplica:
         """See `GroupPorts`."""
         if self.group is not None and self.stream is not None and self._store is not None:
             self._sender.offer(to, self._store, _membership(self.group.votes))
+
+    def wakes(self) -> None:
+        """See `GroupPorts`."""
+        self._groups.awake(self.group_id)
 
     def stopped(self, error: Exception) -> None:
         """See `GroupPorts`."""

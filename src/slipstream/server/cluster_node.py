@@ -172,10 +172,12 @@ class ClusterNode:
         return max(found, key=lambda promise: promise.holds, default=None)
 
     def _reached(self, node: int, _name: str) -> None:
+        self.groups.peer_up(node)
         if self._founding is not None:
             self._founding.peer_up(node)
 
     def _lost(self, node: int) -> None:
+        self.groups.peer_down(node)
         if self._founding is not None:
             self._founding.peer_down(node)
 

@@ -104,6 +104,9 @@ class Member:
     def stopped(self, error: Exception) -> None:
         self.error = error
 
+    def wakes(self) -> None:
+        self.happened.append("wakes")
+
     def disk(self) -> None:
         self.log.sync()
         self.group.persisted()

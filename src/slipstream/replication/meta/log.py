@@ -232,6 +232,9 @@ class MetaLog:
     def behind(self, to: int) -> None:
         """See `GroupPorts.behind`: this log is not compacted, so nobody is."""
 
+    def wakes(self) -> None:
+        """See `GroupPorts.wakes`: it never rests."""
+
     def stopped(self, error: Exception) -> None:
         """See `GroupPorts.stopped`."""
         self._listener.stopped(error)
