@@ -52,6 +52,12 @@ MESSAGES = st.tuples(
     st.sampled_from([b"", b"body", b'{"val":"3"}', b"x" * 200]),
 )
 
+CHECKED = {
+    "slipstream.schema.x": '{"subjects": ["s.a", "s.b"], "format": "json", "versions": ["true"]}',
+    "slipstream.schema-check": "reject",
+}
+LETTERS = {"slipstream.schema-check": "deadletter", "slipstream.schema-letters": "dead"}
+
 
 @st.composite
 def configs(draw: st.DrawFn) -> dict[str, Any]:
@@ -75,6 +81,8 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
         config["subject_delete_marker_ttl"] = 5 * 10**9
     if draw(st.integers(0, 3)) == 0:
         config["subject_transform"] = {"src": "s.c", "dest": "s.b"}
+    if draw(st.integers(0, 3)) == 0:
+        config["metadata"] = draw(st.sampled_from([CHECKED, {**CHECKED, **LETTERS}]))
     if draw(st.integers(0, 3)) == 0:
         config["republish"] = {"src": "s.>", "dest": "r.>"}
     return config
@@ -130,6 +138,7 @@ DEPENDS_ON_OTHERS = {
     rules.wrong_rollup,
 }
 REWRITES = {
+    rules.fits_schema,
     rules.status_removed,
     rules.request_info_removed,
     rules.rollup_ignored,

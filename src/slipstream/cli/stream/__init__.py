@@ -20,6 +20,7 @@ VERBS = {
     "copy": Verb(f"{_HERE}.add:copy", "Create a stream like another, without its messages.", ("cp",), _MANAGE),
     "rm": Verb(f"{_HERE}.remove:rm", "Delete a stream.", ("delete", "del"), _MANAGE),
     "cluster": Verb(f"{_HERE}.cluster:cluster", "Manage the replicas of a stream.", ("c",), _MANAGE),
+    "schema": Verb(f"{_HERE}.schema:schema", "Register schemas of payloads.", (), _MANAGE),
     "seal": Verb(f"{_HERE}.remove:seal", "Make a stream read-only for ever.", (), _MANAGE),
     "ls": Verb(f"{_HERE}.listing:ls", "List streams.", ("list", "l"), _LOOK),
     "info": Verb(f"{_HERE}.info:info", "Show a stream.", ("nfo", "i"), _LOOK),

@@ -11,6 +11,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.chained import check_still_chained
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.config.previewed import check_still_preview
+from slipstream.jetstream.config.schemed import check_schemas_follow
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.templated import check_still_template
 from slipstream.jetstream.config.validate import check_discard_new_per_subject
@@ -57,6 +58,7 @@ def updated(old: StreamConfig, new: StreamConfig, *, clustered: bool = False) ->
     check_still_chained(old, new)
     check_still_preview(old, new)
     check_still_template(old, new)
+    check_schemas_follow(old, new)
     return sealed(new) if new.sealed else new
 
 

@@ -20,6 +20,7 @@ from slipstream.jetstream.config.chained import check_chained
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from slipstream.jetstream.config.packing import check_packing
 from slipstream.jetstream.config.previewed import check_preview
+from slipstream.jetstream.config.schemed import check_schemas
 from slipstream.jetstream.config.sources import check_sources, destination_problem
 from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.config.templated import check_template
@@ -105,6 +106,7 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
     check_packing(config)
     check_preview(config)
     check_template(config)
+    check_schemas(config)
     return config
 
 

@@ -43,6 +43,7 @@ _CONDITIONS: Final = (
     rules.expected_last_id,
     rules.wrong_rollup,
     rules.counted,
+    rules.fits_schema,
 )
 _ROOM: Final = (
     room_rules.server_room,
@@ -74,6 +75,7 @@ _IN_BATCH: Final = (
     rules.rollup,
     rules.schedule_rolls_up,
     rules.wrong_rollup,
+    rules.fits_schema,
     room_rules.messages_full,
     room_rules.bytes_full,
     room_rules.subject_full,
@@ -155,6 +157,7 @@ ORDERS: Final[Mapping[Origin, tuple[Rule, ...]]] = {
         rules.wrong_schedule,
         rules.message_id,
         rules.duplicate,
+        rules.fits_schema,
         *_BULK_ROOM,
     ),
     Origin.BULK_COPY: (

@@ -25,8 +25,9 @@ from slipstream.jetstream.stream.admission.views import View
 from slipstream.jetstream.stream.features import counters, schedule_rules
 from slipstream.limits import STREAM_HEADER_BYTES_MAX
 
-__all__ = ["PART_INVALID", "Check", "Rule", "admitted", "refused", "rule", "sequence_of"]
+__all__ = ["PART_INVALID", "SCHEMA_MISMATCH", "Check", "Rule", "admitted", "refused", "rule", "sequence_of"]
 
+SCHEMA_MISMATCH: Final = ErrorSpec(400, 30201, "message does not fit the schema {name}: {reason}")
 PART_INVALID: Final = ErrorSpec(400, 30010, "staged part invalid: {err}")
 
 Check = Callable[[Draft, View], Verdict | None]
@@ -197,6 +198,26 @@ def duplicate(draft: Draft, view: View) -> Verdict | None:
     """The same id within the window is the same message."""
     original = view.original(draft.message_id, draft.now_ns) if draft.message_id else None
     return None if original is None else Duplicate(original)
+
+
+@rule(where=lambda settings: settings.schemas is not None)
+def fits_schema(draft: Draft, view: View) -> Verdict | None:
+    """The payload is what was registered for its subject; else it is refused, or kept where dead letters are."""
+    settings = view.settings
+    assert settings.schemas is not None
+    if not draft.payload and b"\r\nKV-Operation: " in draft.header:
+        return None  # a key is removed: there is no value
+    problem = settings.schemas.problem(draft.subject, draft.payload)
+    if problem is None:
+        return None
+    name, reason = problem
+    if not settings.letters:
+        return refused(SCHEMA_MISMATCH, name=name, reason=reason)
+    said = reason.encode("ascii", "backslashreplace").replace(b"\r", b" ").replace(b"\n", b" ")
+    draft.header = headers.append(draft.header, b"Slipstream-Schema", name.encode())
+    draft.header = headers.append(draft.header, b"Slipstream-Error", said)
+    draft.subject = settings.letters + b"." + draft.subject
+    return too_large.check(draft, view) or header_too_large.check(draft, view)
 
 
 # --- what it asks for -------------------------------------------------------------------------------------------------

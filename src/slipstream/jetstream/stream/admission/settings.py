@@ -6,8 +6,10 @@ import sys
 from dataclasses import dataclass
 
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
+from slipstream.jetstream.config.schemed import letters_of, schema_checks
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.kernels.subjects.subject import is_valid_publish
+from slipstream.schemas.payloads import SchemaChecks
 from slipstream.subjects.transform import RandomBelow, SubjectTransform
 from slipstream.units import SECOND_NS
 
@@ -34,6 +36,10 @@ class StreamSettings:
     """Whether limits or age have to be looked at after an append."""
     republishes: bool
     transform: SubjectTransform | None
+    schemas: SchemaChecks | None
+    """What payloads are held to; None: nothing."""
+    letters: bytes
+    """Under which subject messages are kept that do not fit; empty: they are refused."""
 
     @classmethod
     def of(cls, config: StreamConfig, max_payload_bytes: int) -> StreamSettings:
@@ -56,6 +62,8 @@ class StreamSettings:
             transform=SubjectTransform(transform.src.encode(), transform.dest.encode())
             if transform and transform.dest
             else None,
+            schemas=schema_checks(config),
+            letters=letters_of(config),
         )
 
     def stored_under(self, subject: bytes, random_below: RandomBelow) -> bytes:
