@@ -41,7 +41,7 @@ def founding(data: bytes) -> None:
     world = FoundingWorld(1, ["a", "b", "c"], 3)
     one, two, _ = world.founders.values()
     for piece in [data, *cut(data)]:
-        one.founding.receive(two.node.id, piece)
+        one.founding.receive(two.name, piece)
         one.sync()
         one.founding.tick(1)
     assert not one.charters or one.founding.charter == one.charters[0]

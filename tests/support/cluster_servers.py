@@ -76,7 +76,7 @@ class Trio:
     """Three servers."""
 
     def __init__(self, directory: Path, extra: str = "") -> None:
-        ports = [free_port() for _ in range(3)]
+        self.ports = ports = [free_port() for _ in range(3)]
         self.members = [Member(f"n{number}", port, ports, directory, extra) for number, port in enumerate(ports)]
 
     @property

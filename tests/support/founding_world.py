@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ class Founder:
 
     def __init__(self, world: FoundingWorld, name: str) -> None:
         self.world = world
-        self.node = Node(id=node_id(name), name=name, cluster=CLUSTER)
+        self.name = name
         self.disk: bytes | None = None
         self.unsaved: list[tuple[bytes, Callable[[], None]]] = []
         self.charters: list[Charter] = []
@@ -25,7 +26,11 @@ class Founder:
         self.founding = self._new()
 
     def _new(self) -> Founding:
-        promise = decode_promise(self.disk) if self.disk is not None else None
+        if self.disk is None:
+            self.disk = encode_promise(Promise(incarnation=b"%d" % next(self.world.incarnations)))
+        promise = decode_promise(self.disk)
+        incarnation = promise.incarnation
+        self.node = Node(id=node_id(self.name, incarnation), name=self.name, cluster=CLUSTER, incarnation=incarnation)
         return Founding(self.node, self.world.size, promise, self)
 
     def restart(self) -> None:
@@ -40,12 +45,15 @@ class Founder:
     def meet_all(self) -> None:
         for other in self.world.founders.values():
             if other is not self:
-                self.founding.peer_up(other.node.id)
+                self.founding.peer_up(other.name)
 
     # --- the ports ---
 
-    def send(self, to: int, message: bytes) -> None:
-        self.world.post(self.node.id, to, message)
+    def send(self, to: str, message: bytes) -> None:
+        self.world.post(self.name, to, message)
+
+    def met(self, node: Node) -> None:
+        pass
 
     def save(self, promise: Promise, saved: Callable[[], None]) -> None:
         if self.world.forgetful:
@@ -74,14 +82,14 @@ class FoundingWorld:
         self.forgetful = forgetful
         self.now = 0
         self.loss = 0.0
-        self.mail: list[tuple[int, int, bytes]] = []
-        self.cut: set[frozenset[int]] = set()
-        self.founders: dict[int, Founder] = {}
+        self.mail: list[tuple[str, str, bytes]] = []
+        self.cut: set[frozenset[str]] = set()
+        self.incarnations = itertools.count(1)
+        self.founders: dict[str, Founder] = {}
         for name in names:
-            founder = Founder(self, name)
-            self.founders[founder.node.id] = founder
+            self.founders[name] = Founder(self, name)
 
-    def post(self, sender: int, to: int, message: bytes) -> None:
+    def post(self, sender: str, to: str, message: bytes) -> None:
         if frozenset((sender, to)) not in self.cut and self.rng.random() >= self.loss:
             self.mail.append((sender, to, message))
             if self.rng.random() < self.loss:
@@ -108,13 +116,13 @@ class FoundingWorld:
         """Two servers lose sight of each other, or find each other again."""
         if one is other:
             return
-        pair = frozenset((one.node.id, other.node.id))
+        pair = frozenset((one.name, other.name))
         self.cut ^= {pair}
         for left, right in ((one, other), (other, one)):
             if pair in self.cut:
-                left.founding.peer_down(right.node.id)
+                left.founding.peer_down(right.name)
             else:
-                left.founding.peer_up(right.node.id)
+                left.founding.peer_up(right.name)
 
     def settle(self) -> None:
         """Everything works from now on, for long enough."""

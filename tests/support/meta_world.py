@@ -14,6 +14,8 @@ from slipstream.replication.meta.entries import Assignment, Node
 from slipstream.replication.meta.founding import Charter
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.log import open_log
+from slipstream.replication.peer_calls import PeerCalls
+from slipstream.replication.servers import ClusterServers
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import options
 
@@ -27,19 +29,30 @@ class MetaServer:
     def __init__(self, world: MetaWorld, name: str) -> None:
         self.world = world
         self.name = name
-        self.id = node_id(name)
-        self.disk = SimDisk()
-        self.disk.make_dir("/store")
-        self.disk.sync_dir("/")
+        self.incarnation = b""
+        self.disk = _empty_disk()
         self.lives = 0
         self.is_up = False
         self.changes: list[tuple[Entry, Entry]] = []
         self.led = 0
 
+    @property
+    def id(self) -> int:
+        return node_id(self.name, self.incarnation)
+
+    def wipe(self, *, keeps_id: bool = False) -> None:
+        """The process dies, and its files are gone; `keeps_id`: it comes back as if nothing had happened."""
+        self.is_up = False
+        self.disk = _empty_disk()
+        if not keeps_id:
+            self.incarnation = b"%d" % self.lives
+
     def start(self) -> None:
         self.lives += 1
         self.is_up = True
         self.changes.clear()
+        self.was_told = False
+        self.calls = PeerCalls(self.id, self.world.tell, lambda *_: None, self.call_soon, lambda *_: None)
         self.queue: list[Callable[[], None]] = []
         self.stopped_by: Exception | None = None
         seed = random.Random(f"{self.world.seed} {self.name} {self.lives}").getrandbits(32)
@@ -50,6 +63,29 @@ class MetaServer:
         self.meta = MetaGroup(self.id, opened, self, self.groups, self)
         self.groups.add(META_GROUP, self.meta)
         self.meta.start()
+        self.servers = ClusterServers(self, self.calls, self.world.name_of)
+
+    # --- as a place of its cluster ---
+
+    @property
+    def node(self) -> Node:
+        return Node(id=self.id, name=self.name, cluster="C1", incarnation=self.incarnation)
+
+    @property
+    def reachable(self) -> dict[int, Node]:
+        others = [other for other in self.world.servers.values() if other is not self and other.is_up]
+        return {other.id: other.node for other in others if not {self.name, other.name} & self.world.cut_off}
+
+    @property
+    def charter(self) -> Charter:
+        return self.world.charter
+
+    @property
+    def is_removed(self) -> bool:
+        return self.was_told
+
+    def leave(self) -> None:
+        self.was_told = True
 
     def kill(self) -> None:
         """The process dies, the machine goes on."""
@@ -92,6 +128,7 @@ class MetaServer:
 
     def leads(self) -> None:
         self.led += 1
+        assert self.world.leaders.setdefault(self.meta.term, self.id) == self.id, "two led in one term"
 
     def steps_down(self) -> None:
         pass
@@ -103,7 +140,8 @@ class MetaServer:
 class MetaWorld:
     """All servers, and time."""
 
-    def __init__(self, seed: int = 1, names: Sequence[str] = ("a", "b", "c")) -> None:
+    def __init__(self, seed: int = 1, names: Sequence[str] = ("a", "b", "c"), *, members_change: bool = False) -> None:
+        self.members_change = members_change
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = itertools.count(1_000_000)
@@ -112,15 +150,36 @@ class MetaWorld:
         self.mail: list[tuple[int, int, list[tuple[int, bytes]]]] = []
         self.loss = 0.0
         self.cut_off: set[str] = set()
+        self.leaders: dict[int, int] = {}  # by their terms
         for server in self.servers.values():
             server.start()
 
-    def named(self, number: int) -> MetaServer:
-        return next(server for server in self.servers.values() if server.id == number)
+    def named(self, number: int) -> MetaServer | None:
+        return next((server for server in self.servers.values() if server.id == number), None)
+
+    def name_of(self, number: int) -> str:
+        """Also of those that were wiped since."""
+        for server in self.servers.values():
+            if number in (node_id(server.name), *(node_id(server.name, b"%d" % life) for life in range(server.lives))):
+                return server.name
+        return ""
+
+    def tell(self, to: int, _question: bytes) -> None:
+        """A server is told that it was removed, which is all that they ask here."""
+        found = self.named(to)
+        if found is not None:
+            found.leave()
+
+    def join(self, name: str) -> MetaServer:
+        """One more, which nobody knows."""
+        server = self.servers[name] = MetaServer(self, name)
+        server.incarnation = b"0"
+        server.start()
+        return server
 
     def post(self, sender: MetaServer, to: int, batch: Sequence[tuple[int, bytes]]) -> bool:
         receiver = self.named(to)
-        if {sender.name, receiver.name} & self.cut_off or not receiver.is_up:
+        if receiver is None or {sender.name, receiver.name} & self.cut_off or not receiver.is_up:
             return False
         if self.rng.random() >= self.loss:
             self.mail.append((sender.id, to, list(batch)))
@@ -131,8 +190,9 @@ class MetaWorld:
         busy = [server for server in self.servers.values() if server.is_up and server.queue]
         if self.mail and (not busy or self.rng.random() < 0.5):
             sender, to, batch = self.mail.pop(self.rng.randrange(len(self.mail)) if self.loss else 0)
-            if self.named(to).is_up:
-                self.named(to).groups.received(sender, batch)
+            receiver = self.named(to)
+            if receiver is not None and receiver.is_up:
+                receiver.groups.received(sender, batch)
             return True
         if busy:
             self.rng.choice(busy).queue.pop(0)()
@@ -147,6 +207,8 @@ class MetaWorld:
         for server in self.servers.values():
             if server.is_up:
                 server.groups.tick()
+                if self.members_change:
+                    server.servers.tick()
         self.settle()
 
     def until(self, holds: Callable[[], bool], ticks: int = 200) -> None:
@@ -184,6 +246,13 @@ class MetaWorld:
             assert {key: one for key, one in told.items() if one is not None} == {
                 _key(one): one for one in states[0].values()
             }
+
+
+def _empty_disk() -> SimDisk:
+    disk = SimDisk()
+    disk.make_dir("/store")
+    disk.sync_dir("/")
+    return disk
 
 
 def _key(entry: Entry) -> object:

@@ -28,12 +28,14 @@ from slipstream.replication.groups import Groups
 from slipstream.replication.hosting import Hosting
 from slipstream.replication.ids import NO_NODE, group_name, short_id
 from slipstream.replication.meta.entries import Assignment, Node
+from slipstream.replication.meta.founding import Charter
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.meta.responsibility import Responsibility, StreamRole, who_answers
 from slipstream.replication.meta.state import MetaState
 from slipstream.replication.peer_calls import Answer, PeerCalls
 from slipstream.replication.restores import Restores
+from slipstream.replication.servers import REMOVED, ClusterServers
 from slipstream.replication.stepdown import next_leader
 from slipstream.replication.stream_replica import StreamReplica
 
@@ -53,6 +55,20 @@ class ClusterPlace(Protocol):
     """This server."""
     groups: Groups
     """Those of this server."""
+
+    @property
+    def charter(self) -> Charter | None:
+        """Which cluster this is, once that holds."""
+        ...
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether this server was taken out of the cluster."""
+        ...
+
+    def leave(self) -> None:
+        """This server was taken out of the cluster: it takes part no more, after a restart either."""
+        ...
 
     @property
     def meta(self) -> MetaGroup | None:
@@ -77,6 +93,7 @@ class Coordinator:
         directory: str,
         options: Callable[[], FileStoreOptions],
         unique_tag: str = "",
+        on_removed: Callable[[], None] = lambda: None,
     ) -> None:
         """No stream is known before the meta group tells.
 
@@ -88,7 +105,9 @@ class Coordinator:
             directory: of replicas, one directory each.
             options: how a replica is stored.
             unique_tag: prefix of tags that servers of one stream must differ in.
+            on_removed: is told when this server was taken out of the cluster.
         """
+        self._on_removed = on_removed
         self._place = place
         self._ports = ports
         self._account = account
@@ -111,6 +130,8 @@ class Coordinator:
         """Questions to other servers."""
         self.restores = Restores(account, self.hosting, lambda: place.meta, self._tell_all)
         """Backups that come in."""
+        self.servers = ClusterServers(place, self.calls, self.name_of)
+        """Those of the cluster."""
         groups.add(CALLS_GROUP, self, self._hear)
 
     def close(self) -> None:
@@ -123,9 +144,13 @@ class Coordinator:
         """A tick has passed."""
         self._ticks += 1
         self.hosting.tick()
-        self._introduce()
+        self.servers.tick()
         self._descriptions.tick()
         self.restores.tick()
+        meta, own = self.meta, self.state.nodes.get(self.node.id)
+        is_removed = meta is not None and own is not None and own.removed
+        if meta is not None and is_removed and self.node.id not in (*meta.votes.voters, *meta.votes.learners):
+            self._leave()
 
     def receive(self, message: bytes) -> bool:
         """There is no Raft here."""
@@ -142,7 +167,9 @@ class Coordinator:
             self.calls.answered(sender, bytes(body))
 
     def _answer(self, method: str, body: bytes, answer: Answer) -> None:
-        if not self.restores.handle(method, body, answer):
+        if method == REMOVED:
+            self._leave()
+        elif not self.restores.handle(method, body, answer):
             self._descriptions.handle(method, body, answer)
 
     def _tell_all(self, method: str, body: bytes) -> None:
@@ -161,7 +188,7 @@ class Coordinator:
     def leads(self) -> None:
         """See `MetaListener`."""
         self._ports.log("INF", "Self is new JetStream cluster metadata leader")
-        self._introduce()
+        self.servers.tick()
 
     def steps_down(self) -> None:
         """See `MetaListener`."""
@@ -171,15 +198,13 @@ class Coordinator:
         """See `MetaListener`."""
         self._ports.log("ERR", f"JetStream cluster: this server takes no part in the meta group any more: {error}")
 
-    def _introduce(self) -> None:
-        """The leader has every member that it hears of known to all."""
-        meta = self._place.meta
-        if meta is None or meta.draft is None:
-            return
-        members = meta.votes.voters
-        for node in (self._place.node, *self._place.reachable.values()):
-            if node.id in members and meta.draft.nodes.get(node.id) != node:
-                meta.propose([node], lambda _: None)
+    def _leave(self) -> None:
+        """This server was taken out of the cluster."""
+        if not self._place.is_removed:
+            self._ports.log("ERR", "JetStream being DISABLED, our server was removed from the cluster")
+            self._place.leave()
+            self.hosting.leave()
+            self._on_removed()
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -225,8 +250,13 @@ class Coordinator:
 
     def name_of(self, node: int) -> str:
         """The name of a server."""
-        known = self._place.reachable.get(node) or self.state.nodes.get(node)
-        return self.node.name if node == self.node.id else known.name if known is not None else ""
+        if node == self.node.id:
+            return self.node.name
+        known, charter = self._place.reachable.get(node) or self.state.nodes.get(node), self._place.charter
+        if known is not None:
+            return known.name
+        founders = dict(zip(charter.voters, charter.members, strict=True)) if charter is not None else {}
+        return founders.get(node, "")
 
     def stream(self, account: str, name: str) -> StreamRole:
         """See `ClusterView`."""
@@ -320,6 +350,8 @@ class Coordinator:
         """Which calls of an account's API are this server's."""
 
         def judge(call: str) -> bool | ApiError:
+            if self._place.is_removed:
+                return False
             verdict = who_answers(call, account, self)
             if verdict is Responsibility.HANDLE:
                 return TableError(table.CLUSTER_UN_SUPPORT_FEATURE) if call.startswith(_REFUSED) else True

@@ -201,6 +201,17 @@ class Hosting:
             if kept.replica is not None:
                 kept.replica.stop(lambda: None)
 
+    def leave(self) -> None:
+        """This server is no member of the cluster any more: nothing runs here, the files stay."""
+        for kept in self._kept.values():
+            host = self._account(kept.assignment.account)
+            if kept.replica is not None:
+                kept.replica.stop(lambda: None)
+            elif host is not None and not kept.assignment.is_replicated:
+                host.release_stream(kept.assignment.name)
+            kept.ended = True
+        self._kept.clear()
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _begin(self, assignment: Assignment) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from slipstream.jetstream.config.enums import StorageType
 
-__all__ = ["META_GROUP", "NO_NODE", "group_name", "node_id", "short_id"]
+__all__ = ["META_GROUP", "NO_NODE", "group_name", "link_number", "node_id", "short_id"]
 
 NO_NODE: Final = 0
 """In the place of a server's number: nobody."""
@@ -18,9 +18,19 @@ _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _SHORT_LENGTH: Final = 8
 
 
-def node_id(server_name: str) -> int:
-    """The number of a server in all of its groups, never 0. A server keeps it as long as it keeps its name."""
-    return int.from_bytes(blake2b(server_name.encode(), digest_size=8).digest(), "little") or 1
+def node_id(server_name: str, incarnation: bytes = b"") -> int:
+    """The number of a server in all of its groups, never 0.
+
+    A server keeps it as long as it keeps its name and what it has written. One whose store was wiped has forgotten what
+    it voted and acknowledged: it has another incarnation, and so is another member.
+    """
+    named = server_name.encode() + (b"\0" + incarnation if incarnation else b"")
+    return int.from_bytes(blake2b(named, digest_size=8).digest(), "little") or 1
+
+
+def link_number(server_name: str) -> int:
+    """Where a server can be reached before it has told its number."""
+    return int.from_bytes(blake2b(server_name.encode(), digest_size=8, person=b"link").digest(), "little") or 1
 
 
 def short_id(number: int) -> str:

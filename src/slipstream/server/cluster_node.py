@@ -5,7 +5,7 @@
 Files are in a directory that no account can have::
 
     <store_dir>/jetstream/+cluster/PROMISE, PROMISE.2
-                                               which cluster this server belongs to, once and for ever, twice
+                                               who this server is, and which cluster it belongs to, twice
     <store_dir>/jetstream/+cluster/VOTE, log/  the meta group
 
 What this is not: what is agreed on, and what follows from it (`MetaListener`).
@@ -13,21 +13,18 @@ What this is not: what is agreed on, and what follows from it (`MetaListener`).
 
 from __future__ import annotations
 
-import os
-import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.compaction import write_whole_file
-from slipstream.jetstream.store.file.disk import make_dirs
-from slipstream.kernels.log.record import crc32c
+from msgspec.structs import replace
+
 from slipstream.replication.groups import TICK_NS, Groups
-from slipstream.replication.ids import META_GROUP
+from slipstream.replication.ids import META_GROUP, link_number
 from slipstream.replication.meta.entries import Node
-from slipstream.replication.meta.founding import Charter, Founding, Promise, decode_promise, encode_promise
+from slipstream.replication.meta.founding import Charter, Founding, Promise
 from slipstream.replication.meta.group import MetaGroup, MetaListener
 from slipstream.replication.meta.log import OpenedLog, open_log
+from slipstream.replication.meta.promise_file import PromiseFile
 from slipstream.server.replica_transport import ReplicaTransport
 
 if TYPE_CHECKING:
@@ -39,12 +36,8 @@ if TYPE_CHECKING:
     from slipstream.links.routes.mesh import Mesh
     from slipstream.server.turns import Turns
 
-__all__ = ["CLUSTER_DIRECTORY", "ClusterNode"]
+__all__ = ["ClusterNode"]
 
-CLUSTER_DIRECTORY: Final = "+cluster"
-"""Beside the directories of accounts, whose names have no such character."""
-_PROMISES: Final = ("PROMISE", "PROMISE.2")  # damage to one of them costs nothing
-_CHECKSUM: Final = struct.Struct("<I")  # stands before a promise
 _FOUNDING: Final = 0  # number of the group that stands for the founding: no group has it
 _FOUNDING_MESSAGE: Final = 1
 _FOUNDING_TICKS: Final = 5  # so often what was said of the founding is said again
@@ -55,10 +48,12 @@ class ClusterNode:
 
     Args:
         node: who this server is.
+        promise: what it has promised.
+        promises: where that is kept.
         ports: threads, dice, time and log.
         turns: the loop.
         disk: where files are.
-        directory: of JetStream.
+        directory: of the meta group and of replicas.
         options: of the log's store, replicated.
         listener: makes what acts on what the meta group agrees on.
     """
@@ -66,6 +61,8 @@ class ClusterNode:
     def __init__(
         self,
         node: Node,
+        promise: Promise,
+        promises: PromiseFile,
         ports: Ports,
         turns: Turns,
         disk: Disk,
@@ -77,8 +74,9 @@ class ClusterNode:
         self._ports = ports
         self._turns = turns
         self._disk = disk
-        self.directory = os.path.join(directory, CLUSTER_DIRECTORY)
-        self._above = directory
+        self.directory = directory
+        self._promises = promises
+        self._promise = promise
         self._options = options
         self.groups: Groups = Groups(self, ports.call_soon)
         """All groups of this server."""
@@ -95,17 +93,14 @@ class ClusterNode:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def join(self, mesh: Mesh) -> None:
-        """Other servers can be reached from now on. If what was promised cannot be read, nothing is: it stays out."""
+        """Other servers can be reached from now on."""
         assert mesh.replicas is not None
         self._mesh = mesh
         self._timer = self._turns.call_later(TICK_NS, self._on_tick)
-        try:
-            make_dirs(self._disk, self.directory, below=self._above)
-            promise = self._promise()
-        except (OSError, StorageFault, ValueError) as error:
-            self.trouble(str(error))
+        if self._promise.removed:
+            self.trouble(f"this server was removed from the cluster. To have it join again, empty {self.directory}")
             return
-        self._founding = Founding(self.node, self._size(), promise, _FoundingEdge(self))
+        self._founding = Founding(self.node, self._size(), self._promise, _FoundingEdge(self))
         self.groups.add(_FOUNDING, _NoRaft(), self._on_founding)
         self._transport = ReplicaTransport(mesh.replicas, self.groups.received, self._reached, self._lost)
         self._founding.start()
@@ -121,13 +116,25 @@ class ClusterNode:
     @property
     def reachable(self) -> dict[int, Node]:
         """Other servers that were heard of and can be reached, by their numbers."""
-        return {} if self._founding is None else dict(self._founding.near)
+        return {} if self._founding is None else self._founding.near
 
     @property
     def charter(self) -> Charter | None:
         """Which cluster this is, once that holds."""
         founding = self._founding
         return founding.charter if founding is not None and founding.holds else None
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether this server was taken out of the cluster."""
+        return self._promise.removed
+
+    def leave(self) -> None:
+        """This server was taken out of the cluster: it takes part no more, after a restart either."""
+        self.save_promise(replace(self._promise, removed=True), lambda: None)
+        if self.meta is not None:
+            self.groups.remove(META_GROUP)
+            self.meta.close()
 
     def send(self, to: int, batch: Sequence[tuple[int, bytes]]) -> bool:
         """Hand messages of groups over; see `Transport`."""
@@ -140,7 +147,7 @@ class ClusterNode:
         try:
             self.groups.tick()
             self._ticks += 1
-            if self._founding is not None and not self._founding.holds and self._ticks % _FOUNDING_TICKS == 0:
+            if self._founding is not None and self._ticks % _FOUNDING_TICKS == 0:
                 self._founding.expect(self._size())
                 self._founding.tick(self._ports.now_ns())
         except Exception as error:
@@ -153,53 +160,39 @@ class ClusterNode:
         assert self._mesh is not None
         return len(self._mesh.configured_peers()) + 1
 
-    def _promise(self) -> Promise | None:
-        """What was promised, None if nothing ever was.
-
-        Raises:
-            StorageFault: something was, and cannot be read any more.
-        """
-        there = [name for name in _PROMISES if name in self._disk.list_dir(self.directory)]
-        found: list[Promise] = []
-        for name in there:
-            data = self._disk.read(f"{self.directory}/{name}", 0, 1 << 20)
-            if data[: _CHECKSUM.size] == _CHECKSUM.pack(crc32c(data[_CHECKSUM.size :])):
-                found.append(decode_promise(data[_CHECKSUM.size :]))
-            else:
-                self._ports.log("WRN", f"{self.directory}/{name} is damaged")
-        if there and not found:
-            raise StorageFault("the promise of this server cannot be read: it must not take part", path=self.directory)
-        return max(found, key=lambda promise: promise.holds, default=None)
-
-    def _reached(self, node: int, _name: str) -> None:
-        self.groups.peer_up(node)
+    def _reached(self, name: str) -> None:
         if self._founding is not None:
-            self._founding.peer_up(node)
+            self._founding.peer_up(name)
 
-    def _lost(self, node: int) -> None:
-        self.groups.peer_down(node)
+    def _lost(self, name: str, member: int | None) -> None:
+        if member is not None:
+            self.groups.peer_down(member)
         if self._founding is not None:
-            self._founding.peer_down(node)
+            self._founding.peer_down(name)
 
     def _on_founding(self, sender: int, kind: int, body: memoryview) -> None:
-        if kind == _FOUNDING_MESSAGE and self._founding is not None:
-            self._founding.receive(sender, bytes(body))
+        name = self._transport.name_of(sender) if self._transport is not None else None
+        if kind == _FOUNDING_MESSAGE and self._founding is not None and name is not None:
+            self._founding.receive(name, bytes(body))
 
-    def send_founding(self, to: int, message: bytes) -> None:
+    def send_founding(self, to: str, message: bytes) -> None:
         """Tell another server, if it can be reached."""
-        self.groups.send(_FOUNDING, to, message, kind=_FOUNDING_MESSAGE)
+        self.groups.send(_FOUNDING, link_number(to), message, kind=_FOUNDING_MESSAGE)
+
+    def met(self, node: Node) -> None:
+        """A server has told which member it is."""
+        if self._transport is not None:
+            self._transport.knows(node.name, node.id)
+            self.groups.peer_up(node.id)
 
     def save_promise(self, promise: Promise, saved: Callable[[], None]) -> None:
         """Keep a promise in the place of the one before."""
-        body = encode_promise(promise)
-        data = _CHECKSUM.pack(crc32c(body)) + body
         failed: list[Exception] = []
+        self._promise = promise
 
         def save() -> None:
             try:
-                for name in _PROMISES:
-                    write_whole_file(self._disk, f"{self.directory}/{name}", data)
-                    self._disk.sync_dir(self.directory)
+                self._promises.save(promise)
             except Exception as error:
                 failed.append(error)
 
@@ -260,6 +253,7 @@ class _FoundingEdge:
 
     def __init__(self, cluster: ClusterNode) -> None:
         self.send = cluster.send_founding
+        self.met = cluster.met
         self.save = cluster.save_promise
         self.founded = cluster.open_meta
         self.trouble = cluster.trouble

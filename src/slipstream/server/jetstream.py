@@ -252,7 +252,14 @@ class JetStreamRunner:
         place = server.hub.system_account or server.hub.accounts[GLOBAL_ACCOUNT]
         ports = AccountPorts(server, place, self._loop, self._files)
         return JetStreamCluster(
-            server, self.facts, ports, self._disk, self.directory, self.replica_options, self._account_of
+            server,
+            self.facts,
+            ports,
+            self._disk,
+            self.directory,
+            self.replica_options,
+            self._account_of,
+            self._on_removed,
         )
 
     def _account_of(self, name: str) -> JetStreamAccount | None:
@@ -311,6 +318,11 @@ class JetStreamRunner:
         """A stream finds no space on the disk."""
         if self._system is not None:
             self._system.full(stream)
+
+    def _on_removed(self) -> None:
+        """This server was taken out of its cluster."""
+        if self._system is not None:
+            self._system.removed(self._server.options.cluster.name)
 
     def _on_dropped(self, looks: bool) -> None:
         """An API call was dropped."""

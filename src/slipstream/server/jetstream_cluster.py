@@ -6,6 +6,7 @@ Imported only where there is a cluster: a single server needs no Raft.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from slipstream.replication.cluster_api import ClusterApi
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Node
+from slipstream.replication.meta.promise_file import INCARNATION_BYTES, PromiseFile
 from slipstream.replication.restore_api import ClusterRestoreApi
 from slipstream.server.cluster_node import ClusterNode
 
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from slipstream.links.routes.mesh import Mesh
     from slipstream.server.server import Server
 
-__all__ = ["JetStreamCluster"]
+__all__ = ["CLUSTER_DIRECTORY", "JetStreamCluster"]
 
+CLUSTER_DIRECTORY: Final = "+cluster"
+"""Beside the directories of accounts, whose names have no such character."""
 _HAND_OVER_S: Final = 2.0  # then the others find out by themselves, as after a death
 _LOOK_S: Final = 0.01
 
@@ -42,6 +46,7 @@ class JetStreamCluster:
         directory: of JetStream.
         options: of a replica's store.
         account: an account by its name, if it may use JetStream here.
+        on_removed: is told when this server was taken out of the cluster.
     """
 
     def __init__(
@@ -53,25 +58,31 @@ class JetStreamCluster:
         directory: str,
         options: Callable[[], FileStoreOptions],
         account: Callable[[str], JetStreamAccount | None],
+        on_removed: Callable[[], None],
     ) -> None:
         name = server.identity.name
+        place = f"{directory}/{CLUSTER_DIRECTORY}"
+        promises = PromiseFile(disk, place, ports.log)
+        promise = promises.open(lambda: secrets.token_bytes(INCARNATION_BYTES))
         node = Node(
-            id=node_id(name),
+            id=node_id(name, promise.incarnation),
             name=name,
             cluster=server.options.cluster.name,
             tags=list(server.options.server_tags),
             max_memory=facts.max_memory,
             max_storage=facts.max_storage,
+            incarnation=promise.incarnation,
         )
         unique_tag = server.options.jetstream.unique_tag
 
         made: list[Coordinator] = []
 
-        def coordinate(place: ClusterNode) -> Coordinator:
-            made.append(Coordinator(place, ports, account, disk, f"{place.directory}/replicas", options, unique_tag))
+        def coordinate(own: ClusterNode) -> Coordinator:
+            replicas = f"{place}/replicas"
+            made.append(Coordinator(own, ports, account, disk, replicas, options, unique_tag, on_removed))
             return made[0]
 
-        self.node = ClusterNode(node, ports, server.turns, disk, directory, options, coordinate)
+        self.node = ClusterNode(node, promise, promises, ports, server.turns, disk, place, options, coordinate)
         """This server among the others."""
         self.coordinator = made[0]
         """What follows from what is agreed on."""

@@ -34,6 +34,7 @@ __all__ = ["SystemApi"]
 
 _PURGE = "ACCOUNT.PURGE."
 _STEPDOWN = "META.LEADER.STEPDOWN"
+_REMOVE = "SERVER.REMOVE"
 # Calls that only read, by how they begin: these are answered for the audit trail.
 _READS: Final = (
     *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.", "STREAM.MSG.GET.", "STREAM.VERIFY."),
@@ -85,7 +86,7 @@ class SystemApi:
             return
         asked = _Asked(text, reply, body[header_size:], describe)
         cluster = self._runner.cluster
-        if cluster is not None and (call == _STEPDOWN or call.startswith(_PURGE)):
+        if cluster is not None and (call in (_STEPDOWN, _REMOVE) or call.startswith(_PURGE)):
             self._ask_cluster(cluster.coordinator, call, asked)
         elif call.startswith(_PURGE) and "." not in call.removeprefix(_PURGE):
             self._purge(call.removeprefix(_PURGE), asked)
@@ -98,6 +99,9 @@ class SystemApi:
         """What only the leader of the meta group answers."""
         if not cluster.is_meta_leader:
             return
+        if call == _REMOVE:
+            self._remove_server(cluster, asked)
+            return
         if call != _STEPDOWN:
             self._refuse(asked, "account_purge_response", TableError(table.CLUSTER_UN_SUPPORT_FEATURE))
             return
@@ -108,6 +112,23 @@ class SystemApi:
             return
         self._send(asked, "meta_leader_stepdown_response", {"success": True})
         hand_over()
+
+    def _remove_server(self, cluster: Coordinator, asked: _Asked) -> None:
+        def answered(error: ApiError | None) -> None:
+            if error is not None:
+                self._refuse(asked, "meta_server_remove_response", error)
+            else:
+                self._send(asked, "meta_server_remove_response", {"success": True})
+
+        try:
+            cluster.servers.remove(asked.body, answered)
+        except ApiError as error:
+            answered(error)
+
+    def removed(self, cluster: str) -> None:
+        """This server was taken out of its cluster."""
+        facts = {"server": self._runner.facts.name, "server_id": self._runner.server_id, "cluster": cluster}
+        self._advisories.publish("SERVER.REMOVED", "server_removed", facts)
 
     def dropped(self, looks: bool) -> None:
         """A call was dropped. Reported at once, then once a second with how many there were."""

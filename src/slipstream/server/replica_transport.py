@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from slipstream.replication.ids import node_id
+from slipstream.replication.ids import link_number
 
 if TYPE_CHECKING:
     from slipstream.links.routes.replica_links import ReplicaLinks
@@ -13,18 +13,20 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaTransport"]
 
 Received = Callable[[int, Sequence[tuple[int, bytes]]], None]
-Reached = Callable[[int, str], None]
-Lost = Callable[[int], None]
+Reached = Callable[[str], None]
+Lost = Callable[[str, int | None], None]
 
 
 class ReplicaTransport:
     """Sends what groups say, and hands over what comes.
 
+    A server has its `link_number` from the beginning, and the number of its member once `knows` was told that.
+
     Args:
         links: by the names of servers.
         received: takes the messages that one server sent in one read, each with the number of its group.
-        reached: is told of a server that can be reached, by number and name.
-        lost: is told of one that cannot any more.
+        reached: is told of a server that can be reached, by name.
+        lost: is told of one that cannot any more, by name and by the member that it was, if that is known.
     """
 
     def __init__(self, links: ReplicaLinks, received: Received, reached: Reached, lost: Lost) -> None:
@@ -33,7 +35,15 @@ class ReplicaTransport:
         self._reached = reached
         self._lost = lost
         self._names: dict[int, str] = {}
+        self._members: dict[str, int] = {}
         links.tell(self)
+
+    def knows(self, name: str, node: int) -> None:
+        """The server of this name is this member, and none that it was before."""
+        if link_number(name) in self._names:
+            self._forget_member(name)
+            self._members[name] = node
+            self._names[node] = name
 
     def send(self, to: int, batch: Sequence[tuple[int, bytes]]) -> bool:
         """Hand it over; False: there is no link, or too much on it, and nothing was taken."""
@@ -44,20 +54,24 @@ class ReplicaTransport:
         """The name of a server that can be reached."""
         return self._names.get(node)
 
+    def _forget_member(self, name: str) -> int | None:
+        known = self._members.pop(name, None)
+        if known is not None:
+            del self._names[known]
+        return known
+
     # --- as a listener of links ---------------------------------------------------------------------------------------
 
     def peer_up(self, name: str) -> None:
         """A server can be reached."""
-        node = node_id(name)
-        self._names[node] = name
-        self._reached(node, name)
+        self._names[link_number(name)] = name
+        self._reached(name)
 
     def peer_down(self, name: str) -> None:
         """It cannot any more."""
-        node = node_id(name)
-        self._names.pop(node, None)
-        self._lost(node)
+        self._names.pop(link_number(name), None)
+        self._lost(name, self._forget_member(name))
 
     def received(self, name: str, batch: Sequence[tuple[int, bytes]]) -> None:
         """What a server sent in one read."""
-        self._received(node_id(name), batch)
+        self._received(self._members.get(name) or link_number(name), batch)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.config.record import replace
-from slipstream.replication.ids import node_id
+from slipstream.replication.ids import link_number, node_id
 from slipstream.server.replica_transport import ReplicaTransport
 from slipstream.server.server import Server
 from support.clusters import until
@@ -24,7 +24,7 @@ class Member:
 
     def __init__(self, name: str, port: int, routes: list[int], directory: Path) -> None:
         self.name = name
-        self.id = node_id(name)
+        self.id = link_number(name)
         text = (
             f'listen: "127.0.0.1:-1", server_name: {name}\n'
             f'cluster {{ name: C, listen: "127.0.0.1:{port}", '
@@ -44,8 +44,8 @@ class Member:
         self.transport = ReplicaTransport(
             links,
             self._hear,
-            lambda node, _name: self.peers.add(node),
-            self.peers.discard,
+            lambda name: self.peers.add(link_number(name)),
+            lambda name, _member: self.peers.discard(link_number(name)),
         )
 
     def _hear(self, sender: int, batch: Sequence[tuple[int, bytes]]) -> None:
@@ -70,6 +70,11 @@ async def test_each_reaches_each_and_again(tmp_path: Path, monkeypatch: pytest.M
         assert third.transport.send(second.id, [(901, b"c")])
         await until(lambda: sum(len(batch) for _, batch in second.heard) == 3)
         assert dict(second.heard)[third.id] == [(901, b"c")]
+        member = node_id(second.name, b"1")
+        first.transport.knows(second.name, node_id(second.name))
+        first.transport.knows(second.name, member)  # it was wiped, and is another member now
+        assert first.transport.send(member, [(901, b"d")]) and first.transport.name_of(member) == second.name
+        assert not first.transport.send(node_id(second.name), [(901, b"x")])
         await third.server.stop()
         await until(lambda: first.peers == {second.id} and second.peers == {first.id}, "one is gone")
         assert not first.transport.send(third.id, [(901, b"x")])

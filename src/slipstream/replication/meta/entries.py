@@ -35,6 +35,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     max_memory: int = 0
     max_storage: int = 0
+    incarnation: bytes = b""
+    """Makes the number of a server that lost its store another one; see `node_id`."""
+    removed: bool = False
+    """It was taken out of the cluster, or another incarnation has its place: this number never takes part again."""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,9 @@ crashes in between.
 Whoever has promised asks the other members as well, so that a founder that dies does not leave the rest behind. Once a
 server knows that all have promised, the charter holds, and every hello tells so.
 
-A server without a promise that hears of a charter with its own name in it has lost its store: it might have voted
-before. It must not start (`trouble`), and neither does a server that is not a member: both are told to the log.
+A server without a promise that hears of a charter that holds was not there, or has lost its store and might have voted
+before. Either way it is a member that nobody knows yet (its incarnation is new): it takes the charter over, and waits
+until the meta group's leader adds it. What belongs to another cluster of the same name stays out (`trouble`).
 
 What this is not: who is added later (the meta group decides that), or connections.
 """
@@ -22,13 +23,13 @@ What this is not: who is added later (the meta group decides that), or connectio
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, Protocol
 
 import msgspec
 
-from slipstream.replication.ids import node_id
+from slipstream.replication.ids import NO_NODE, node_id
 from slipstream.replication.meta.entries import Node
 
 __all__ = ["Charter", "Founding", "FoundingPorts", "Promise", "decode_promise", "encode_promise"]
@@ -44,19 +45,26 @@ class Charter(msgspec.Struct, frozen=True, array_like=True):
     """Names, sorted."""
     uid: bytes
     """Two clusters never have the same, even of the same names."""
+    ids: list[int] = []
+    """Of the members, in their order. A cluster founded before there were incarnations has none."""
 
     @property
     def voters(self) -> list[int]:
         """The members as they are called in groups."""
-        return [node_id(name) for name in self.members]
+        return self.ids or [node_id(name) for name in self.members]
 
 
 class Promise(msgspec.Struct, frozen=True, array_like=True):
     """What is kept on disk."""
 
-    charter: Charter
+    charter: Charter | None = None
+    """None: nothing yet, but what is behind counts."""
     holds: bool = False
-    """All members are known to have promised."""
+    """All members are known to have promised, or this server was added later."""
+    incarnation: bytes = b""
+    """Of this server: see `node_id`."""
+    removed: bool = False
+    """It was taken out of the cluster, and never takes part again."""
 
 
 class _Kind(enum.IntEnum):
@@ -71,13 +79,19 @@ class _Message(msgspec.Struct, array_like=True):
     node: Node
     size: int = 0
     charter: Charter | None = None
+    was_heard: bool = False
+    """Of a hello: the server it is for has said its own."""
 
 
 class FoundingPorts(Protocol):
     """What a founding needs from its surroundings."""
 
-    def send(self, to: int, message: bytes) -> None:
-        """Tell another server, if it can be reached."""
+    def send(self, to: str, message: bytes) -> None:
+        """Tell another server, by its name, if it can be reached."""
+        ...
+
+    def met(self, node: Node) -> None:
+        """The server that has this name has this number."""
         ...
 
     def save(self, promise: Promise, saved: Callable[[], None]) -> None:
@@ -109,12 +123,12 @@ class Founding:
         self._size = size
         self._ports = ports
         self._charter = promise.charter if promise is not None else None  # saved, or about to be
-        self._is_saved = promise is not None
-        self._promised: set[str] = {node.name} if promise is not None else set()
-        self._near: dict[int, Node] = {}
-        self._sizes: dict[int, int] = {}
+        self._is_saved = self._charter is not None
+        self._promised: set[int] = {node.id} if self._is_saved else set()
+        self._linked: set[str] = set()
+        self._near: dict[str, Node] = {}
+        self._sizes: dict[str, int] = {}
         self._told = ""
-        self._barred = False  # another charter holds: this server must neither found nor promise anything
         self.holds = promise is not None and promise.holds
 
     @property
@@ -123,9 +137,9 @@ class Founding:
         return self._charter
 
     @property
-    def near(self) -> Mapping[int, Node]:
+    def near(self) -> dict[int, Node]:
         """Servers that were heard of, by their numbers."""
-        return self._near
+        return {node.id: node for node in self._near.values()}
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -139,12 +153,14 @@ class Founding:
         """So many servers are configured, as it turns out: a route may lead to this server itself."""
         self._size = size
 
-    def peer_up(self, peer: int) -> None:
+    def peer_up(self, peer: str) -> None:
         """Another server can be reached."""
+        self._linked.add(peer)
         self._send(_Kind.HELLO, peer)
 
-    def peer_down(self, peer: int) -> None:
+    def peer_down(self, peer: str) -> None:
         """It cannot any more."""
+        self._linked.discard(peer)
         self._near.pop(peer, None)
         self._sizes.pop(peer, None)
 
@@ -154,46 +170,50 @@ class Founding:
         Args:
             found_at_ns: the time, which makes a charter unlike every other.
         """
+        for peer in self._linked:
+            if not self.holds or peer not in self._near:
+                self._send(_Kind.HELLO, peer)
         if self.holds:
             return
-        for peer in self._near:
-            self._send(_Kind.HELLO, peer)
         if self._charter is not None:
             self._ask()
-        elif not self._barred:
+        else:
             self._propose(found_at_ns)
 
-    def receive(self, sender: int, data: bytes) -> None:
+    def receive(self, sender: str, data: bytes) -> None:
         """A message has come. One that makes no sense is dropped."""
         try:
             message = msgspec.msgpack.decode(data, type=_Message)
         except (msgspec.DecodeError, UnicodeError):
             return
         node, charter = message.node, message.charter
-        if node.id != sender or node_id(node.name) != sender or node.cluster != self._node.cluster:
+        if node.name != sender or node_id(sender, node.incarnation) != node.id or node.cluster != self._node.cluster:
             return
         if charter is not None and not _is_sound(charter):
             return
-        self._near[sender] = node
+        if self._near.get(sender) != node:
+            self._near[sender] = node
+            self._ports.met(node)
         if message.kind is _Kind.HELLO:
             self._sizes[sender] = message.size
+            if not message.was_heard or (charter is None and self.holds):
+                self._send(_Kind.HELLO, sender)  # it does not know yet
             if charter is not None:
                 self._heard_that_holds(charter)
-            elif self.holds:
-                self._send(_Kind.HELLO, sender)  # it does not know yet
         elif charter is None:
             return
         elif message.kind is _Kind.ASK:
             self._asked(sender, charter)
         elif message.kind is _Kind.PROMISE:
-            self._heard_promise(node.name, charter)
+            self._heard_promise(node.id, charter)
         else:
             self._refused(node.name, charter)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _propose(self, now_ns: int) -> None:
-        names = sorted({self._node.name, *(node.name for node in self._near.values())})
+        numbers = {node.name: node.id for node in (self._node, *self._near.values())}
+        names = sorted(numbers)
         if len(names) < self._size:
             return
         if len(names) > self._size:
@@ -207,13 +227,17 @@ class Founding:
         digest = blake2b(now_ns.to_bytes(8, "little", signed=True), digest_size=16)
         for name in names:
             digest.update(b"\0" + name.encode())
-        self._promise(Charter(self._node.cluster, names, digest.digest()))
+        self._promise(Charter(self._node.cluster, names, digest.digest(), [numbers[name] for name in names]))
 
-    def _asked(self, sender: int, charter: Charter) -> None:
+    def _asked(self, sender: str, charter: Charter) -> None:
         if self._charter is None:
-            if self._barred:
+            if self._node.name in charter.members and self._node.id not in charter.voters:
+                self._complain(
+                    f"{', '.join(charter.members)} are founding a cluster with what was in this server's store before: "
+                    "empty the stores of all of them"
+                )
                 return
-            if self._node.name not in charter.members or len(charter.members) != self._size:
+            if self._node.id not in charter.voters or len(charter.members) != self._size:
                 self._complain(f"asked to found a cluster of {', '.join(charter.members)}: not what is configured here")
                 return
             self._promise(charter)
@@ -229,71 +253,71 @@ class Founding:
 
         def saved() -> None:
             self._is_saved = True
-            self._promised.add(self._node.name)
+            self._promised.add(self._node.id)
             self._ask()
             for peer in self._members_near():
                 self._send(_Kind.PROMISE, peer, charter)
             self._settle()
 
-        self._ports.save(Promise(charter), saved)
+        self._ports.save(Promise(charter, incarnation=self._node.incarnation), saved)
 
     def _ask(self) -> None:
         if self._charter is None or not self._is_saved or self.holds:
             return
         for peer in self._members_near():
-            if self._near[peer].name not in self._promised:
+            if self._near[peer].id not in self._promised:
                 self._send(_Kind.ASK, peer, self._charter)
 
-    def _heard_promise(self, name: str, charter: Charter) -> None:
-        if charter == self._charter and name in charter.members:
-            self._promised.add(name)
+    def _heard_promise(self, node: int, charter: Charter) -> None:
+        if charter == self._charter and node in charter.voters:
+            self._promised.add(node)
             self._settle()
 
     def _heard_that_holds(self, charter: Charter) -> None:
         if charter == self._charter:
-            self._promised.update(charter.members)
+            self._promised.update(charter.voters)
             self._settle()
-            return
-        self._barred = True
-        if self._charter is None and self._node.name not in charter.members:
-            self._complain(
-                f"the cluster was founded by {', '.join(charter.members)}: servers cannot be added to it yet"
-            )
+        elif self._charter is None and self._node.id not in charter.voters:
+            self._join(charter)
         else:
             self._refused(charter.members[0], charter)
 
+    def _join(self, charter: Charter) -> None:
+        """There is a cluster already: be one of its servers, if the others will have it."""
+        self._charter = charter
+        self._settled(charter)
+
     def _refused(self, name: str, charter: Charter) -> None:
         """Another charter is in the way."""
-        if self._node.name in charter.members and charter != self._charter:
-            self._complain(
-                f"the cluster was founded by {', '.join(charter.members)}, this server among them, and its store does "
-                "not know: it was removed or replaced. It must not vote again under this name"
-            )
-        elif charter != self._charter:
+        if charter != self._charter:
             self._complain(
                 f"{name} belongs to another cluster of the same name, founded by {', '.join(charter.members)}"
             )
 
     def _settle(self) -> None:
         charter = self._charter
-        if self.holds or charter is None or not self._is_saved or not self._promised.issuperset(charter.members):
+        if self.holds or charter is None or not self._is_saved or not self._promised.issuperset(charter.voters):
             return
+        self._settled(charter)
+
+    def _settled(self, charter: Charter) -> None:
         self.holds = True
 
         def saved() -> None:
-            for peer in self._near:
+            for peer in self._linked:
                 self._send(_Kind.HELLO, peer)
             self._ports.founded(charter)
 
-        self._ports.save(Promise(charter, holds=True), saved)
+        self._ports.save(Promise(charter, holds=True, incarnation=self._node.incarnation), saved)
 
-    def _members_near(self) -> list[int]:
-        return [peer for peer, node in self._near.items() if self._charter and node.name in self._charter.members]
+    def _members_near(self) -> list[str]:
+        return [peer for peer, node in self._near.items() if self._charter and node.id in self._charter.voters]
 
-    def _send(self, kind: _Kind, to: int, charter: Charter | None = None) -> None:
+    def _send(self, kind: _Kind, to: str, charter: Charter | None = None) -> None:
         if kind is _Kind.HELLO and self.holds:
             charter = self._charter
-        self._ports.send(to, msgspec.msgpack.encode(_Message(kind, self._node, self._size, charter)))
+        message = _Message(kind, self._node, self._size, charter, to in self._near)
+        self._ports.send(to, msgspec.msgpack.encode(message))
 
     def _complain(self, text: str) -> None:
         """Once, until there is something else to say."""
@@ -303,7 +327,13 @@ class Founding:
 
 
 def _is_sound(charter: Charter) -> bool:
-    return 0 < len(charter.members) <= _MEMBERS_MAX and charter.members == sorted(set(charter.members))
+    numbers = set(charter.voters)
+    return (
+        0 < len(charter.members) <= _MEMBERS_MAX
+        and charter.members == sorted(set(charter.members))
+        and len(numbers) == len(charter.members) == len(charter.voters)
+        and NO_NODE not in numbers
+    )
 
 
 def encode_promise(promise: Promise) -> bytes:
@@ -321,6 +351,6 @@ def decode_promise(data: bytes) -> Promise:
         promise = msgspec.msgpack.decode(data, type=Promise)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise ValueError(f"the promise of this server cannot be read: {error}") from error
-    if not _is_sound(promise.charter):
+    if promise.charter is not None and not _is_sound(promise.charter):
         raise ValueError("the promise of this server cannot be read")
     return promise

@@ -11,11 +11,11 @@ they are committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.group import GroupFacts
+from slipstream.replication.group import GroupFacts, MemberKind
 from slipstream.replication.groups import RAFT_MESSAGE
 from slipstream.replication.ids import META_GROUP, NO_NODE
 from slipstream.replication.meta.entries import Assignment, Node, encode
@@ -30,6 +30,7 @@ Change = tuple[Entry | None, Entry | None]
 
 _GONE_KEPT: Final = 64  # messages that only say "gone", before they are removed
 _LEADERLESS_TICKS: Final = 30  # without a leader for so long, callers are told
+_CHANGE_TICKS: Final = 20  # a change of the membership that is not agreed on by then is proposed again
 
 
 class MetaPorts(LogPorts, Protocol):
@@ -92,6 +93,7 @@ class MetaGroup:
         self._gone: dict[bytes, int] = {}  # the same of committed messages that say "gone"
         self._waiting: list[tuple[int, Callable[[bool], None]]] = []  # sequence, what is called when it is committed
         self._leaderless_ticks = 0
+        self._changed_from = (-1, 0)  # the membership that a change was proposed to, and ticks until it is given up
         self._log = MetaLog(node, opened, ports, self)
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -139,6 +141,17 @@ class MetaGroup:
         """Term, vote and members."""
         return self._log.group.votes
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change of the membership was proposed, and is not agreed on."""
+        before, ticks = self._changed_from
+        return before == self.votes.applied_conf and ticks > 0
+
+    def has_caught_up(self, node: int, most: int) -> bool:
+        """On the leader: whether a member is known to miss at most so many entries."""
+        lag = self.lags().get(node)
+        return lag is not None and lag <= most and lag < self.facts().last_index
+
     # --- events -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -148,6 +161,7 @@ class MetaGroup:
     def tick(self) -> None:
         """See `GroupMember.tick`."""
         self._log.group.tick()
+        self._changed_from = (self._changed_from[0], max(self._changed_from[1] - 1, 0))
         self._leaderless_ticks = 0 if self.leader != NO_NODE else self._leaderless_ticks + 1
 
     def receive(self, message: bytes) -> bool:
@@ -161,6 +175,11 @@ class MetaGroup:
     def transfer(self, to: int) -> None:
         """Have another server lead."""
         self._log.group.transfer(to)
+
+    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
+        """On the leader: have other members. One change at a time."""
+        self._changed_from = (self.votes.applied_conf, _CHANGE_TICKS)
+        self._log.change(changes)
 
     def close(self) -> None:
         """End."""

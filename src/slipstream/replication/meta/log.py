@@ -25,7 +25,7 @@ from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
 from slipstream.jetstream.store.file.votes import VoteFile, Votes
 from slipstream.jetstream.store.values import ALL, Job, StoredMessage
-from slipstream.replication.group import Group
+from slipstream.replication.group import Group, MemberKind
 from slipstream.replication.meta.founding import Charter
 from slipstream.units import MIB
 
@@ -146,6 +146,7 @@ class MetaLog:
         self._job: Job | None = None  # the commit that runs
         self._commit_due = False  # a commit follows at the end of the turn
         self._deposed = False  # the store has to be opened again
+        self._changes: list[Sequence[tuple[MemberKind, int]]] = []  # of the membership, to be proposed
         self.handed_seq = 0
         """The last message that was handed on."""
         self.group = Group(node, self._frames, opened.votes, self, ports.random_below, applied=opened.votes.commit)
@@ -178,6 +179,20 @@ class MetaLog:
         """A leader has no more use for a message: a later one says more."""
         self._store.delete(seq)
         self._commit_soon()
+
+    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
+        """A leader has another membership proposed: see `Group.change`. It may have to wait for a commit to begin."""
+        self._changes.append(changes)
+        if self._store.log.pending_bytes:
+            self._commit_soon()
+        else:
+            self._propose_changes()
+
+    def _propose_changes(self) -> None:
+        """Nothing that was appended waits to be proposed: the next entry may be Raft's own."""
+        changes, self._changes = self._changes, []
+        for one in changes:
+            self.group.change(one)
 
     def close(self) -> None:
         """End. What was promised is on disk, and the next start reads it."""
@@ -224,6 +239,7 @@ class MetaLog:
     def steps_down(self) -> None:
         """See `GroupPorts.steps_down`."""
         self._deposed = True
+        self._changes.clear()
         self.group.hold()
         self._listener.steps_down()
         if self._job is None:
@@ -253,12 +269,14 @@ class MetaLog:
         job = self._store.begin_commit()
         if job is None:
             self.group.persisted()
+            self._propose_changes()
             return
         assert isinstance(job, CommitJob)
         self._job = job
         frames = self._frames.proposals(job)
         if frames:
             self.group.propose(frames)  # if it is deposed by this, the frames are written all the same
+        self._propose_changes()
         self._ports.run_commit(job, self._written)
 
     def _written(self) -> None:

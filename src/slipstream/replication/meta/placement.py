@@ -89,7 +89,7 @@ def place(config: StreamConfig, cluster: str, state: MetaState, around: Surround
     fitting = [
         node
         for node in sorted(state.nodes.values(), key=lambda node: node.name)
-        if node.cluster == wanted and _fits(node, config, tags, state, around, obstacles)
+        if node.cluster == wanted and not node.removed and _fits(node, config, tags, state, around, obstacles)
     ]
     fitting.sort(key=_order(fitting, config, state, around))
     if around.unique_tag and not any(tag.removeprefix("!").startswith(around.unique_tag.lower()) for tag in tags):
