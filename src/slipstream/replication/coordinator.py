@@ -281,14 +281,21 @@ class Coordinator:
         target = next_leader(body, self, meta.votes.voters, meta.lags())
         return lambda: meta.transfer(target)
 
-    def hand_over(self) -> None:
-        """This server is about to leave: let others lead what it leads. Where nobody can, it goes on."""
+    def hand_over(self) -> bool:
+        """This server is about to leave: let others lead what it leads. Where nobody can, it goes on.
+
+        Whether there is anything that others are about to lead.
+        """
+        handed = False
         for assignment, group in self.hosting.leading():
             with suppress(ApiError):
                 group.transfer(next_leader(b"", self, assignment.peers, group.lags()))
+                handed = True
         if self.is_meta_leader:
             with suppress(ApiError):
                 self.step_down(b"")()
+                handed = True
+        return handed
 
     @property
     def leads_anything(self) -> bool:

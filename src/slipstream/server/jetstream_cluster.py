@@ -106,7 +106,8 @@ class JetStreamCluster:
 
     async def hand_over(self) -> None:
         """This server is about to leave: another one leads what it leads, if that is a matter of a moment."""
-        self.coordinator.hand_over()
+        if not self.coordinator.hand_over():
+            return
         loop = asyncio.get_running_loop()
         end = loop.time() + _HAND_OVER_S
         while self.coordinator.leads_anything and loop.time() < end:

@@ -18,7 +18,7 @@ from support.cluster_calls import call, create, published
 from support.cluster_servers import Member, Trio, trio
 from support.clusters import until
 
-MESSAGES = 40
+MESSAGES = 20
 
 
 async def fill(client: Client, name: str, replicas: int) -> None:
