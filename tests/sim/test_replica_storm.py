@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
 from slipstream.errors import StorageFault
+from slipstream.replication import follower_reads
 from slipstream.replication.stream_replica import StreamReplica
 from support.replica_world import Storm
 
@@ -18,12 +19,13 @@ BLOCKS = 10
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_seeds_hold(block: int) -> None:
-    acked = read = 0
+    acked = read = read_behind = 0
     for seed in range(block, SEEDS, BLOCKS):
         storm = Storm(seed, nodes=5 if seed % 5 == 0 else 3).run()
         acked += len(storm.acked)
         read += storm.read
-    assert acked > 20 and read > 10  # there was something to lose
+        read_behind += storm.read_behind
+    assert acked > 10 and read > 10 and read_behind > 100  # there was something to lose
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -67,6 +69,24 @@ def test_a_broken_replica_is_caught(mutant: type[StreamReplica]) -> None:
     for seed in (*SHOWN.get(mutant, ()), *range(100)):
         try:
             Storm(seed, replica=mutant).run()
+        except AssertionError:
+            return
+    pytest.fail("nobody noticed")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mutant"),
+    [
+        (follower_reads.FollowerReads, "read", lambda _, read: read()),
+        (follower_reads, "_is_majority", lambda *_: True),
+    ],
+    ids=["followers show what they have", "one log is enough"],
+)
+def test_stale_followers_are_caught(owner: object, name: str, mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, name, mutant)
+    for seed in range(20):
+        try:
+            Storm(seed).run()
         except AssertionError:
             return
     pytest.fail("nobody noticed")

@@ -280,6 +280,8 @@ class Storm:
         self.leaders: set[int] = set()
         self.reading: list[tuple[Node, bytes, int]] = []
         self.read = 0
+        self.read_behind = 0  # of those who do not lead
+        self.stale: list[str] = []  # what these must not show
 
     def run(self) -> Storm:
         cluster, rng = self.cluster, self.rng
@@ -288,7 +290,9 @@ class Storm:
         for number in range(self.steps):
             self.accident()
             for node in cluster.awake():
-                if node.leads:
+                if not node.leads:
+                    self.read_follower(node)
+                else:
                     self.leaders.add(node.id)
                     if rng.random() < 0.7:
                         asked = {"last_by_subj": "s.a"}
@@ -312,6 +316,19 @@ class Storm:
         assert len(set(shown.values())) == len(shown)
         return self
 
+    def read_follower(self, node: Node) -> None:
+        """What was acknowledged before is in what a follower shows when it may be read."""
+        newest = max(self.acked, default=0)
+
+        def read() -> None:
+            store = node.replica.readable
+            if store is not None and node.is_up:
+                self.read_behind += 1
+                if store.committed_seq < newest:
+                    self.stale.append(f"{newest} was acknowledged, and {node.id} shows {store.committed_seq}")
+
+        node.replica.reads.read(read)
+
     def accident(self) -> None:
         cluster, rng, chance = self.cluster, self.rng, self.rng.random()
         for node in cluster.nodes.values():
@@ -333,6 +350,7 @@ class Storm:
 
     def collect(self) -> None:
         """Acks that have come; those of a server that died before are never seen."""
+        assert not self.stale, self.stale[0]
         left = []
         for node, reply, payload in self.waiting:
             answer = node.answer(reply) if node.is_up else None

@@ -346,6 +346,23 @@ class Group:
         self._reads[context] = reads
         self._do(lambda: self._node.read_index(context))
 
+    def ask_to_read(self, context: bytes, read: Callable[[bool], None]) -> None:
+        """On any member: tell when all is applied here that was committed when this was called.
+
+        The leader is asked, and nobody is told if it does not answer: see `forget_read`. False: this member has ended.
+
+        Args:
+            context: longer than those of `confirm`, and never used before by any member.
+            read: told once.
+        """
+        self._reads[context] = (read,)
+        if self._ended or not self._do(lambda: self._node.read_index(context)):
+            self.forget_read(context)
+
+    def forget_read(self, context: bytes) -> None:
+        """Whoever asked to read waits no more."""
+        self._reads.pop(context, None)
+
     def has_taken(self, node: int, index: int, term: int) -> None:
         """This follower says that it has all up to this entry: Raft asks it, with a snapshot that has no data."""
         self._taken[node] = (index, term)

@@ -22,6 +22,7 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.stream.stream import Stream
+from slipstream.replication.direct_replica import DirectReplica
 from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
 from slipstream.replication.ids import NO_NODE
@@ -40,7 +41,7 @@ _LOOK_TICKS = 10  # how often it is looked for
 class _Kept:
     """A stream of this server."""
 
-    __slots__ = ("assignment", "ended", "error", "files", "host", "leader", "leaderless_ticks", "replica")
+    __slots__ = ("assignment", "direct", "ended", "error", "files", "host", "leader", "leaderless_ticks", "replica")
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -51,6 +52,7 @@ class _Kept:
         self.error: str | None = None
         self.leaderless_ticks = 0
         self.leader = NO_NODE  # the last that was known
+        self.direct: DirectReplica | None = None  # answers direct gets while it follows
 
 
 class Hosting:
@@ -105,6 +107,11 @@ class Hosting:
         """The replica of a stream, if it has several and one is here."""
         kept = self._kept.get((account, name))
         return kept.replica if kept is not None else None
+
+    def direct(self, account: str, name: str) -> DirectReplica | None:
+        """What answers direct gets of a stream here, while another server leads it."""
+        kept = self._kept.get((account, name))
+        return kept.direct if kept is not None else None
 
     def keeps(self, assignment: Assignment) -> bool:
         """Whether a copy of a stream is here."""
@@ -178,6 +185,7 @@ class Hosting:
         else:
             kept.assignment = new
             self._follow_config(kept)
+            self._look_at_direct(kept)
 
     def open_restored(self, assignment: Assignment) -> None:
         """All of a backup is there: the stream is open from now on."""
@@ -287,6 +295,7 @@ class Hosting:
         if kept.ended:
             return
         self._follow_config(kept)
+        self._look_at_direct(kept)
         self._changed(kept.assignment)
         group = kept.replica.group if kept.replica is not None else None
         host = self._account(kept.assignment.account)
@@ -295,6 +304,24 @@ class Hosting:
         kept.leader = group.leader
         for hook in host.on_moved if kept.leader != self._node else ():
             hook(kept.assignment.name)
+
+    def _look_at_direct(self, kept: _Kept) -> None:
+        """Answer direct gets from a copy here, while another server leads the stream; a leader's `DirectApi` does."""
+        replica, host = kept.replica, self._account(kept.assignment.account)
+        config = kept.assignment.config
+        wanted = (
+            config.allow_direct
+            and not kept.ended
+            and not kept.assignment.restoring
+            and replica is not None
+            and replica.stream is None
+            and replica.readable is not None
+        )
+        if kept.direct is not None and not (wanted and kept.direct.config == config):
+            kept.direct.close()
+            kept.direct = None
+        if wanted and kept.direct is None and replica is not None and host is not None:
+            kept.direct = DirectReplica(replica, config, host.ports, host.facts)
 
     def _follow_config(self, kept: _Kept) -> None:
         """Have the stream be as it is assigned, if it runs here."""
@@ -315,6 +342,7 @@ class Hosting:
         if kept is None:
             return
         kept.ended = True
+        self._look_at_direct(kept)
         host = self._account(assignment.account)
         if kept.replica is not None:
             kept.replica.stop(partial(self._destroy, kept), deleted=True)

@@ -36,6 +36,7 @@ from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower import FollowerWork
+from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
 from slipstream.replication.group import Group, MemberKind
 from slipstream.replication.groups import Groups
 from slipstream.replication.replica_files import ReplicaFiles
@@ -109,7 +110,9 @@ class StreamReplica:
         self._stays = False  # the store may go on without being read back
         self._saves_votes = False
         self._waits_for_votes = False  # all else is quiet
-        self._sender = SegmentSender(ports, self._send_other)
+        self._sender = SegmentSender(ports, self.tell)
+        self.reads = FollowerReads(node, self, ports)
+        """Reads while it follows."""
         self._taker: SegmentTaker | None = None
         self._retry: Cancel | None = None
         self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
@@ -141,6 +144,17 @@ class StreamReplica:
     def messages(self) -> int:
         """How many messages it shows: those that are known to be committed here."""
         return self._store.messages if self._store is not None else 0
+
+    @property
+    def readable(self) -> FileStore | None:
+        """Its store, unless that is being opened: readers see what is committed as far as is known here."""
+        works = self._work is not None or self.stream is not None
+        return self._store if works and self.group is not None and self._next is None else None
+
+    @property
+    def log_end(self) -> int | None:
+        """Index of the last entry of its log; None while it is not open."""
+        return self._log.last_index if self._store is not None and self.group is not None else None
 
     @property
     def _log(self) -> ReplicaLog:
@@ -176,16 +190,18 @@ class StreamReplica:
         log, roll = self._log, self._ports.random_below
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
         self.fault = None
-        self._taker = SegmentTaker(self._ports, self._files, self._send_other, self._import)
+        self._taker = SegmentTaker(self._ports, self._files, self.tell, self._import)
         self._groups.add(self.group_id, self.group, self._other, self.group)
         if self._leads_first and not votes.term:
             self._ports.call_later(_FIRST_ELECTION_NS, self._campaign)
+        self._changed()
 
     def _campaign(self) -> None:
         if self.group is not None and not self.group.term:
             self.group.campaign()
 
     def _leave_group(self) -> None:
+        self.reads.stop()
         group, self.group = self.group, None
         self._sender.stop()
         if self._taker is not None:
@@ -340,12 +356,15 @@ class StreamReplica:
 
     # --- whole segments ---------------------------------------------------------------------------------------------
 
-    def _send_other(self, to: int, kind: int, body: bytes) -> None:
+    def tell(self, to: int, kind: int, body: bytes) -> None:
+        """Send something that is not Raft's."""
         self._groups.send(self.group_id, to, body, kind=kind)
 
     def _other(self, sender: int, kind: int, body: memoryview) -> None:
         """A message that is not Raft's."""
-        if kind == WANTED:
+        if kind in (LOG_END_WANTED, LOG_END):
+            self.reads.heard(sender, kind, bytes(body))
+        elif kind == WANTED:
             self._sender.wanted(sender, bytes(body))
         elif kind == HAVE:
             taken = self._sender.has(sender, bytes(body))
@@ -399,10 +418,14 @@ class StreamReplica:
         """
         if self._stays and self._store is not None and self._log.follow():
             self._work = FollowerWork(self._store, self._ports, self._persisted, self._fail)
-            group.resume(self._log)
+            self._follow_again(group)
             return
         self._let_go()
-        self._open(group.applied, lambda _: group.resume(self._log))
+        self._open(group.applied, lambda _: self._follow_again(group))
+
+    def _follow_again(self, group: Group) -> None:
+        group.resume(self._log)
+        self._changed()
 
     # --- what the leader's committer says (`Replication`) -----------------------------------------------------------
 

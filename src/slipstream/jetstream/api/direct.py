@@ -9,9 +9,9 @@ kernel (`PointGet`), with the same bytes as here, unless messages wait for their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -19,21 +19,51 @@ from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
 from slipstream.jetstream.api.dispatch import LONG_BODIES_AT_ONCE, LONG_BODY_BYTES
 from slipstream.jetstream.api.limits import DIRECT_MULTI_LAST_MAX
+from slipstream.jetstream.config.direct_reads import reads_locally
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
-from slipstream.jetstream.ports import LiveSubscription, Ports
+from slipstream.jetstream.ports import LiveSubscription, Ports, ServerFacts
 from slipstream.jetstream.store.contract import StoreReads
 from slipstream.jetstream.store.values import StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.fastpath.pointget import PointGet
 
-__all__ = ["DirectApi", "DirectGet"]
+__all__ = ["DirectApi", "DirectGet", "DirectSource", "listen_to_gets"]
 
 _QUEUE: Final = b"_sys_"
 _PREFIX: Final = b"$JS.API.DIRECT.GET."
+
+
+class DirectSource(Protocol):
+    """Where the messages of a stream are. `Stream` is one."""
+
+    @property
+    def name(self) -> str:
+        """The stream's."""
+        ...
+
+    @property
+    def config(self) -> StreamConfig:
+        """The stream's."""
+        ...
+
+    @property
+    def store(self) -> StoreReads:
+        """Asked for when it is read, and not kept."""
+        ...
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether other servers have it, too."""
+        ...
+
+    def after_received(self, callback: Callable[[], None], *, confirmed: bool = True) -> None:
+        """Call back when it can be read what was published before; see `Stream.after_received`."""
+        ...
 
 
 class DirectApi:
@@ -69,16 +99,7 @@ class DirectApi:
         key = stream.name if asked == stream.name else _for_origin(stream)
         if key in self._subscriptions:
             return
-        ports = self._account.ports
-        getter = DirectGet(stream, ports, self._account.facts.max_pending_bytes, asked)
-        name, find = stream.name.encode(), _nothing if stream.is_replicated else stream.store.find_record
-        subject = _PREFIX + asked.encode()
-        by_sequence = PointGet(name, 0, getter.on_request, find)
-        by_subject = PointGet(name, len(subject) + 1, getter.on_subject_request, find)
-        self._subscriptions[key] = [
-            ports.answer_gets(subject, by_sequence, _QUEUE),
-            ports.answer_gets(subject + b".>", by_subject, _QUEUE),
-        ]
+        self._subscriptions[key] = listen_to_gets(stream, self._account.ports, self._account.facts, asked)
 
     def _remove(self, stream: Stream) -> None:
         self._fresh.discard(stream.name)
@@ -88,6 +109,19 @@ class DirectApi:
     def _close(self, key: str) -> None:
         for subscription in self._subscriptions.pop(key, []):
             subscription.close()
+
+
+def listen_to_gets(source: DirectSource, ports: Ports, facts: ServerFacts, asked: str) -> list[LiveSubscription]:
+    """Answer from `source` what is asked of the stream called `asked`."""
+    getter = DirectGet(source, ports, facts.max_pending_bytes, asked)
+    name, find = source.name.encode(), source.store.find_record if not source.is_replicated else _nothing
+    subject = _PREFIX + asked.encode()
+    by_sequence = PointGet(name, 0, getter.on_request, find)
+    by_subject = PointGet(name, len(subject) + 1, getter.on_subject_request, find)
+    return [
+        ports.answer_gets(subject, by_sequence, _QUEUE),
+        ports.answer_gets(subject + b".>", by_subject, _QUEUE),
+    ]
 
 
 def _nothing(_: bytes | int) -> tuple[int, bytes, int, int] | None:
@@ -103,20 +137,19 @@ def _for_origin(stream: Stream) -> str:
 class DirectGet:
     """Direct gets of one stream."""
 
-    def __init__(self, stream: Stream, ports: Ports, bytes_max: int, asked: str) -> None:
-        """Answer from `stream`.
+    def __init__(self, source: DirectSource, ports: Ports, bytes_max: int, asked: str) -> None:
+        """Answer from `source`.
 
         Args:
-            stream: where messages are.
+            source: where messages are.
             ports: the way out.
             bytes_max: bounds a batch that names no bound of its own.
             asked: name of the stream in the subjects of the requests, which a mirror answers too.
         """
-        self._stream = stream
-        self._store: StoreReads = stream.store
-        self._name = stream.name.encode()
+        self._source = source
+        self._name = source.name.encode()
         self._key_at = len(_PREFIX) + len(asked.encode()) + 1
-        self._in_files = stream.config.storage is StorageType.FILE
+        self._in_files = source.config.storage is StorageType.FILE
         self._ports = ports
         self._bytes_max = bytes_max
         self._reading = 0  # long requests that are being read in threads
@@ -164,7 +197,7 @@ class DirectGet:
         ):
             self._status(reply, b"408 Bad Request")
         else:
-            self._stream.after_received(lambda: self._answer(reply, asked))
+            self._read(lambda: self._answer(reply, asked))
 
     def on_subject_request(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """A request for the last message of the subject in its own subject."""
@@ -185,7 +218,15 @@ class DirectGet:
         wanted = MsgGetRequest(
             last_by_subj=subject[self._key_at :].decode("utf-8", "surrogateescape"), no_hdr=no_header
         )
-        self._stream.after_received(lambda: self._answer(reply, wanted))
+        self._read(lambda: self._answer(reply, wanted))
+
+    @property
+    def _store(self) -> StoreReads:
+        return self._source.store
+
+    def _read(self, read: Callable[[], None]) -> None:
+        """Read what was acknowledged before, or only what this server knows of, if that is enough."""
+        self._source.after_received(read, confirmed=not reads_locally(self._source.config))
 
     def _decoded(self, reply: bytes, payload: bytes) -> MsgGetRequest | None:
         try:

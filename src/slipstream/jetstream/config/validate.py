@@ -17,6 +17,7 @@ import msgspec
 
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.chained import check_chained
+from slipstream.jetstream.config.direct_reads import check_direct_reads
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from slipstream.jetstream.config.packing import check_packing
 from slipstream.jetstream.config.previewed import check_preview
@@ -103,6 +104,7 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
     if config.placement is not None and config.placement.preferred:
         raise invalid_config("preferred server not permitted in placement")
     check_chained(config)
+    check_direct_reads(config)
     check_packing(config)
     check_preview(config)
     check_template(config)
