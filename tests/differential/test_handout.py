@@ -11,8 +11,9 @@ from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.fastpath.handout import Batch, hand_out, is_congested
 from slipstream.kernels.log.record import RECORD_HEAD, StoredMessage
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Subscription
+from slipstream.kernels.wire.interest import Interest
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.receivers import Subscription
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 SIDS = {b"inbox.1": b"1", b"inbox.2": b"77"}

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from models.interest import Interest as Model
-from slipstream.kernels.wire.interest import ROUTE, Interest, Link, Presence, Route, Subscription
+from slipstream.kernels.wire.interest import Interest
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.receivers import ROUTE, Link, Presence, Route, Subscription
 
 token = st.sampled_from([b"a", b"b", b"c", b"long-token", b"*x", b">y"])
 literal = st.lists(token, min_size=1, max_size=4).map(b".".join)

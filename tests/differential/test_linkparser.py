@@ -9,10 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models.links import Rules, calls_of
+from slipstream.kernels.links.linkparser import LinkParser
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import GATEWAY, HUB_LEAF, ROUTE, Interest, Link
-from slipstream.kernels.wire.linkparser import LinkParser
+from slipstream.kernels.wire.interest import Interest
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.receivers import GATEWAY, HUB_LEAF, ROUTE, Link
 
 LINE_MAX = 4096
 
@@ -27,7 +28,7 @@ class Recorder:
         link.headers = rules.headers
         self.parser = LinkParser(self, link, Delivery(1), rules.max_payload, LINE_MAX)
         self.parser.named_accounts, self.parser.ready = rules.named_accounts, rules.ready
-        self.parser.fast, self.parser.addressed = False, rules.addressed
+        self.parser.arrivals.fast, self.parser.arrivals.addressed = False, rules.addressed
 
     def on_info(self, text: bytes) -> None:
         self.calls.append(("info", text))
@@ -62,7 +63,7 @@ class Recorder:
         self.calls.append(("addressed", *message))
 
     def on_unknown_account(self, account: bytes) -> bool:
-        self.parser.admit(account, Interest(), self)
+        self.parser.arrivals.admit(account, Interest(), self)
         return True
 
     def may_publish(self, _account: bytes, _subject: bytes) -> bool:
@@ -147,6 +148,9 @@ rules = st.one_of(
     ),
     st.builds(
         Rules,
+        # Said because what is not said is made up: gateways speak as routes do.
+        routed=st.just(True),
+        named_accounts=st.just(True),
         ready=st.sampled_from([True, True, False]),
         headers=st.booleans(),
         max_payload=st.just(30),

@@ -10,8 +10,9 @@ from slipstream.kernels.fastpath.pointget import PointGet
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Subscription
+from slipstream.kernels.wire.interest import Interest
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.receivers import Subscription
 
 SALT = 99
 PREFIX = b"$JS.API.DIRECT.GET.S"

@@ -1,4 +1,4 @@
-"""What another server says, as plain Python: the specification of `slipstream.kernels.wire.linkparser`."""
+"""What another server says, as plain Python: the specification of `slipstream.kernels.links.linkparser`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slipstream.auth.permissions import Permissions
 from slipstream.config.account_options import PermissionsOptions, SubjectPermissionOptions
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Route, Subscription
+from slipstream.kernels.wire.receivers import Route, Subscription
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.rights import Rights
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.wire.interest import Interest, Subscription
+from slipstream.kernels.wire.interest import Interest
+from slipstream.kernels.wire.receivers import Subscription
 
 CROWD = 200_000
 

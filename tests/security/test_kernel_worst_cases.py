@@ -28,8 +28,9 @@ from slipstream.kernels.subjects.filterset import FilterSet
 from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, overlaps
 from slipstream.kernels.subjects.subjectset import SubjectSet, TooManySteps
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
+from slipstream.kernels.wire.interest import Interest
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.receivers import Presence, Route, Subscription
 from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.server.limits import READ_BUFFER_BYTES
 from slipstream.server.read_pace import READ_BYTES_FIRST
@@ -228,20 +229,27 @@ _CLIENT = "in clients and migrations, not in a server"
 ELSEWHERE: dict[str, str] = {
     "ackintake": _MESSAGE,
     "archiveentries": "a slice of a backup in each call, bounded in messages and bytes",
+    "arrivals": _MESSAGE,
     "arrowcolumns": _BULK,
     "arrowrows": _BULK,
     "bulkchoose": _BULK,
     "bulkscan": _BULK,
     "chainlinks": "a commit in the thread that writes it; on the loop no more than is written there",
+    "farparts": "the part of other servers in a new route, of which a read makes few; see `interest`",
     "fastbatch": _MESSAGE,
+    "forwarding": _MESSAGE,
     "groupwrite": _THREAD,
     "handout": "a batch that the consumer bounds in messages and bytes",
     "headerlines": _BULK,
     "intake": _MESSAGE,
+    "interestlines": "a line in each call; reads full of them are a case of `linkparser`",
     "logwriter": _MESSAGE,
+    "msgwriter": _MESSAGE,
     "natsblock": _CLIENT,
+    "patterntrie": "what `interest` asks of it, whose cases these are",
     "pointget": _MESSAGE,
     "pubframes": _CLIENT,
+    "receivers": "values that others make and read",
     "replay": "a frame in each call: 256 KiB, or one message",
     "rowrecords": _BULK,
     "segindex": _THREAD,

@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "slipstream"
 
 def test_a_public_class_has_its_name_for_itself() -> None:
     """Who reads a name in a log, a trace or a review knows which class is meant; a word has one meaning."""
-    classes = [name for path in SOURCE.rglob("*.py") for name in re.findall(r"^class (\w+)", path.read_text(), re.M)]
+    files = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.pyx")]
+    classes = [name for path in files for name in re.findall(r"^(?:cdef )?class (\w+)", path.read_text(), re.M)]
     assert len(classes) > 1000
     assert [name for name, count in Counter(classes).items() if count > 1 and not name.startswith("_")] == []

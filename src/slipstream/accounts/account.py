@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.subjects.subject import is_literal, token_count
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Link, Presence, Route, Subscription
+from slipstream.kernels.wire.interest import Interest
+from slipstream.kernels.wire.receivers import Link, Presence, Route, Subscription
 from slipstream.subjects.outside import unmarked
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from slipstream.errors import UNREADABLE
-from slipstream.kernels.wire import linkparser as wire
-from slipstream.kernels.wire.interest import Link
-from slipstream.kernels.wire.linkparser import LinkParser
+from slipstream.kernels.links import linkparser as wire
+from slipstream.kernels.links.linkparser import LinkParser
 from slipstream.kernels.wire.outbox import Outbox
+from slipstream.kernels.wire.receivers import Link
 from slipstream.links.keepalive import Keepalive
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason, error_line
 
 if TYPE_CHECKING:
-    from slipstream.kernels.wire.linkparser import LinkSink
+    from slipstream.kernels.links.linkparser import LinkSink
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
 

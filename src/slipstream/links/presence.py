@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.kernels.wire.interest import ROUTE, Presence, Subscription
+from slipstream.kernels.wire.receivers import ROUTE, Presence, Subscription
 from slipstream.links.gateways.addresses import Address
 from slipstream.subjects.outside import outside_only
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Identity
     from slipstream.auth.permissions import Permissions
+    from slipstream.kernels.links.linkparser import LinkParser
     from slipstream.kernels.wire.delivery import Delivery
-    from slipstream.kernels.wire.interest import Link
-    from slipstream.kernels.wire.linkparser import LinkParser
     from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.kernels.wire.receivers import Link
     from slipstream.links.end import LinkEnd
     from slipstream.protocol.peer import Peer
     from slipstream.protocol.rights import Rights

@@ -13,7 +13,7 @@ from slipstream.links.presence import LinkMember
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
-    from slipstream.kernels.wire.interest import Subscription
+    from slipstream.kernels.wire.receivers import Subscription
     from slipstream.monitoring.answers import ServiceAnswers, ServiceRequest
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.events import Events

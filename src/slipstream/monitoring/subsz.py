@@ -8,7 +8,8 @@ import msgspec
 
 from slipstream.accounts.account import Account
 from slipstream.kernels.subjects.subject import is_valid_publish
-from slipstream.kernels.wire.interest import Interest, Subscription
+from slipstream.kernels.wire.interest import Interest
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import number

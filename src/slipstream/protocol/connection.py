@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slipstream.kernels.wire import parser as wire
-from slipstream.kernels.wire.interest import Presence, Subscription
 from slipstream.kernels.wire.outbox import Outbox
+from slipstream.kernels.wire.receivers import Presence, Subscription
 from slipstream.protocol import texts
 from slipstream.protocol.host import OK_LINE, Host, State
 from slipstream.protocol.limits import CLOSED_SUBSCRIPTIONS_MAX, PRE_AUTH_BYTES

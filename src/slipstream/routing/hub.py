@@ -21,8 +21,8 @@ from slipstream.clock import rfc3339
 from slipstream.config.addresses import advertised
 from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Route
 from slipstream.kernels.wire.outbox import FlushQueue
+from slipstream.kernels.wire.receivers import Route
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.texts import CloseReason
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.options import Options
     from slipstream.ids import RandomSource
-    from slipstream.kernels.wire.interest import Subscription
+    from slipstream.kernels.wire.receivers import Subscription
     from slipstream.protocol.info import ConnectInfo
     from slipstream.protocol.peer import Peer
 
@@ -98,17 +98,32 @@ class Hub:
         rng: RandomSource,
         edge: Edge,
         flush_queue: FlushQueue,
+        *,
+        subscription_bytes_max: int = sys.maxsize,
+        on_service_failure: Callable[[Exception], None] | None = None,
     ) -> None:
+        """No connection is there yet.
+
+        Args:
+            options: those that hold; `reload` brings others.
+            identity: who this server is.
+            clock: what time it is.
+            rng: numbers that nobody can foresee.
+            edge: does what needs sockets, threads and logs.
+            flush_queue: of outboxes with something to send.
+            subscription_bytes_max: of one account; the edge knows how much memory there is.
+            on_service_failure: told of what a service of the server raises; None: who calls it gets that.
+        """
         self.options = options
         self.identity = identity
         self.clock = clock
         self.rng = rng
         self.flush_queue = flush_queue
-        self.delivery = Delivery(rng.getrandbits(63))
+        self.delivery = Delivery(rng.getrandbits(63), on_service_failure)
         self.connections: dict[int, ClientConnection] = {}
         self.closed_connections: deque[ClosedConnection] = deque(maxlen=max(1, options.max_closed_clients))
         self.total_connections = 0
-        self.subscription_bytes_max = sys.maxsize  # of one account; the edge knows how much memory there is
+        self.subscription_bytes_max = subscription_bytes_max
         self.slow_consumers = 0
         self.stale_connections = 0
         self.stalled_clients = 0

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import IMPORTING_SID
 from slipstream.kernels.subjects.subject import matches
-from slipstream.kernels.wire.interest import GATEWAY, ROUTE, Route, Subscription, far_parts
+from slipstream.kernels.wire.farparts import far_parts
+from slipstream.kernels.wire.receivers import GATEWAY, ROUTE, Route, Subscription
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account

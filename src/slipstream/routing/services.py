@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.kernels.wire.interest import Subscription
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS
 from slipstream.protocol.headers import set_header, strip_header
 from slipstream.routing.limits import SERVICE_RESPONSES_MAX

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slipstream.config.account_options import LatencyOptions
     from slipstream.config.options import Options
     from slipstream.kernels.wire.delivery import Delivery
-    from slipstream.kernels.wire.interest import Route, Subscription
+    from slipstream.kernels.wire.receivers import Route, Subscription
     from slipstream.routing.latency import LatencyReporter
 
 __all__ = ["Topology"]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.clock import rfc3339
-from slipstream.kernels.wire.interest import Route, Subscription
+from slipstream.kernels.wire.receivers import Route, Subscription
 from slipstream.protocol.headers import find_header, parse_headers, remove_header, set_header
 from slipstream.protocol.trace_request import TRACE_DEST, TraceRequest
 

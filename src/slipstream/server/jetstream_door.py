@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.config.options import Options
-    from slipstream.kernels.wire.interest import Subscription
+    from slipstream.kernels.wire.receivers import Subscription
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
 

@@ -15,7 +15,7 @@ from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.fastpath.handout import hand_out, is_congested
 from slipstream.kernels.fastpath.intake import Intake
-from slipstream.kernels.wire.interest import Presence
+from slipstream.kernels.wire.receivers import Presence
 from slipstream.protocol.connection import SUBSCRIPTIONS_AT_ONCE
 from slipstream.routing.services import REPLY_PREFIX
 from slipstream.server.shared_memory import lend_file, share_memory
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.fastpath.ackintake import AckIntake
     from slipstream.kernels.fastpath.handout import Batch
     from slipstream.kernels.fastpath.pointget import PointGet
-    from slipstream.kernels.wire.interest import Subscription
+    from slipstream.kernels.wire.receivers import Subscription
     from slipstream.server.file_threads import FileWork
     from slipstream.server.server import Server
 

@@ -107,9 +107,16 @@ class Server:
             self.options.server_name, self.clock.now_ns(), signs=self.options.may_call_out
         )
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
-        self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self.edge, self.turns.queue)
-        self.hub.subscription_bytes_max = int(memory_bytes() * SUBSCRIPTION_MEMORY_SHARE)
-        self.hub.delivery.failed = partial(self.turns.report, "A service of the server")
+        self.hub = Hub(
+            self.options,
+            self.identity,
+            self.clock,
+            random.SystemRandom(),
+            self.edge,
+            self.turns.queue,
+            subscription_bytes_max=int(memory_bytes() * SUBSCRIPTION_MEMORY_SHARE),
+            on_service_failure=partial(self.turns.report, "A service of the server"),
+        )
         self.running = False
         self.login_services = LoginServices(self, self._accounts_changed, self._account_expired)
         self.listeners = Listeners(self)

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Route, Subscription
+from slipstream.kernels.wire.interest import Interest
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.receivers import Route, Subscription
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 
@@ -243,10 +244,9 @@ def test_what_an_internal_subscriber_raises_is_not_the_publishers_trouble() -> N
 
     broken = Subscription(b"a.b", None, b"", None, None, fail)
     route = Route((broken, subscription(client, b"7")))
-    delivery = Delivery(1)
     with pytest.raises(ZeroDivisionError):
-        delivery.deliver(route, None, b"a.b", None, 0, b"hello")
-    delivery.failed = failures.append
+        Delivery(1).deliver(route, None, b"a.b", None, 0, b"hello")
+    delivery = Delivery(1, failures.append)
     assert delivery.deliver(route, None, b"a.b", None, 0, b"hello") == 2
     assert client.take() == b"MSG a.b 7 5\r\nhello\r\n"
     assert [str(error) for error in failures] == ["a mistake"]
@@ -260,11 +260,10 @@ def test_a_receiver_that_raises_is_the_trouble_of_nobody_else() -> None:
     failing, other, failures = Failing(), Client(), list[Exception]()
     watched = subscription(failing, b"1")
     watched.watched = True
-    delivery = Delivery(1)
     route = Route((watched, subscription(other, b"2")))
     with pytest.raises(ZeroDivisionError):
-        delivery.deliver(route, None, b"a.b", None, 0, b"x")
-    delivery.failed = failures.append
+        Delivery(1).deliver(route, None, b"a.b", None, 0, b"x")
+    delivery = Delivery(1, failures.append)
     assert delivery.deliver(route, None, b"a.b", None, 0, b"x") == 2
     assert other.take() == b"MSG a.b 2 1\r\nx\r\n"
     assert [type(error) for error in failures] == [ZeroDivisionError]

@@ -10,9 +10,10 @@ from slipstream.kernels.fastpath.intake import Intake
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Route, Subscription
+from slipstream.kernels.wire.interest import Interest
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.kernels.wire.parser import Parser
+from slipstream.kernels.wire.receivers import Route, Subscription
 
 
 class Client:

@@ -8,7 +8,7 @@ from pathlib import Path
 import slipstream.kernels
 
 # From top to bottom; wings of one floor do not know each other.
-FLOORS = (("client", "backup", "bulk"), ("fastpath",), ("log", "wire"), ("index",), ("subjects",))
+FLOORS = (("client", "backup", "bulk"), ("fastpath", "links"), ("log", "wire"), ("index",), ("subjects",))
 _USE = re.compile(r"^\s*(?:from slipstream\.kernels\.(\w+)[\w.]* c?import|c?import slipstream\.kernels\.(\w+))", re.M)
 
 

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from slipstream.config.listener_options import RemoteGatewayOptions
-from slipstream.kernels.wire.interest import Subscription
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.links.gateways.addresses import Address, short_hash
 from slipstream.links.gateways.remotes import RemoteCluster
 from slipstream.links.gateways.wants import InterestMode

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slipstream.accounts.account import Account
-from slipstream.kernels.wire.interest import Subscription
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.nodes import _is_new_enough
 from slipstream.protocol.host import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.wire import linkparser as wire
+from slipstream.kernels.links import linkparser as wire
 from slipstream.links.traffic import PastTraffic
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason

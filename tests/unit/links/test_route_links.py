@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.wire.interest import Subscription
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.links.routes.roster import pool_place
 from slipstream.links.routes.targets import RouteTarget
 from slipstream.protocol.peer import Peer

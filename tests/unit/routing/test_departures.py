@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.wire.interest import Interest, Subscription
+from slipstream.kernels.wire.interest import Interest
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.protocol.connection import SUBSCRIPTIONS_AT_ONCE
 from slipstream.protocol.texts import CloseReason
 from support.hub_world import HubClient, HubWorld

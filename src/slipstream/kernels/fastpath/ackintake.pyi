@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from slipstream.kernels.wire.delivery import Listener
+from slipstream.kernels.wire.msgwriter import BufferListener
 
-class AckIntake(Listener):
+class AckIntake(BufferListener):
     """What arrives on the ack subjects of one consumer."""
 
     plain: bool

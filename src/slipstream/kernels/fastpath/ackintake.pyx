@@ -13,14 +13,14 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem
 from libc.string cimport memcmp
 
-from slipstream.kernels.wire.delivery cimport Listener
+from slipstream.kernels.wire.msgwriter cimport BufferListener
 
 cdef enum:
     # More digits than that may not fit into 64 bits.
     DIGITS_MAX = 18
 
 
-cdef class AckIntake(Listener):
+cdef class AckIntake(BufferListener):
     """What arrives on the ack subjects of one consumer.
 
     Attributes:

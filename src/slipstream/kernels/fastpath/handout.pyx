@@ -15,17 +15,17 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64
+from slipstream.kernels.decimal cimport DIGITS, put_number
 from slipstream.kernels.wire.delivery cimport Delivery
 from slipstream.kernels.heap cimport grown
-from slipstream.kernels.wire.interest cimport Interest, Route, Subscription
+from slipstream.kernels.wire.interest cimport Interest
+from slipstream.kernels.wire.receivers cimport Route, Subscription
 from slipstream.kernels.log.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage, record_size
 from slipstream.kernels.index.runtable cimport LENGTH_EXPIRES, LENGTH_MASK, Cursor, Run, lower, seq_at
 from slipstream.kernels.index.subjectindex cimport MessageIndex, Selection
 from slipstream.kernels.index.subjecttable cimport NO_SUBJECT, Subject
 
 cdef enum:
-    # Longest text of a 64-bit number.
-    DIGITS = 20
     # Four numbers and the dots between them.
     NUMBERS = 4 * DIGITS + 3
     # The line that says how long a payload is, and the empty one.
@@ -35,23 +35,6 @@ cdef enum:
 cdef inline const unsigned char *text_of(const unsigned char *p) noexcept nogil:
     """Where the subject of a record begins; headers and payload follow it."""
     return p + HEAD + (8 if get16(p + 26) & FLAG_EXPIRES else 0)
-
-
-cdef inline char *put_number(char *target, uint64_t number) noexcept nogil:
-    """Write decimal digits; where they end."""
-    cdef char digits[DIGITS]
-    cdef Py_ssize_t n = 0
-    while True:
-        digits[n] = <char>(48 + number % 10)
-        number //= 10
-        n += 1
-        if number == 0:
-            break
-    while n:
-        n -= 1
-        target[0] = digits[n]
-        target += 1
-    return target
 
 
 cdef class Batch:

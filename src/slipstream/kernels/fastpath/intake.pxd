@@ -1,9 +1,9 @@
-from slipstream.kernels.wire.delivery cimport Listener
+from slipstream.kernels.wire.msgwriter cimport BufferListener
 from slipstream.kernels.fastpath.fastbatch cimport FastBatch
 from slipstream.kernels.log.logwriter cimport LogWriter
 
 
-cdef class Intake(Listener):
+cdef class Intake(BufferListener):
     cdef LogWriter _writer
     cdef object _now
     cdef bint _standing_by

@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 from slipstream.kernels.fastpath.fastbatch import FastBatch
 from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.wire.delivery import Listener
+from slipstream.kernels.wire.msgwriter import BufferListener
 
-class Intake(Listener):
+class Intake(BufferListener):
     last_seq: int
     last_ts_ns: int
     last_id: bytes

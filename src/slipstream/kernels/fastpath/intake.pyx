@@ -19,7 +19,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
-from slipstream.kernels.wire.delivery cimport Listener
+from slipstream.kernels.wire.msgwriter cimport BufferListener
 from slipstream.kernels.fastpath.fastbatch cimport APPEND, FAST_SUFFIX_SIZE, FastBatch, FastReply, read_reply
 from slipstream.kernels.log.logwriter cimport LogWriter
 
@@ -27,7 +27,7 @@ from slipstream.kernels.log.logwriter cimport LogWriter
 cdef unsigned long long SEQ_LAST = 0xFFFFFFFFFFFFFFFD  # the last sequence a message can have, as for the stores
 
 
-cdef class Intake(Listener):
+cdef class Intake(BufferListener):
     """What arrives for one stream.
 
     Attributes:

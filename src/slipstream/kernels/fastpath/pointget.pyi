@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from slipstream.kernels.wire.delivery import Delivery, Listener
+from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Interest
+from slipstream.kernels.wire.msgwriter import BufferListener
 
-class PointGet(Listener):
+class PointGet(BufferListener):
     """What arrives on one subject for requests."""
 
     def __init__(

@@ -18,8 +18,9 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from slipstream.kernels.wire.delivery cimport Delivery, Listener
+from slipstream.kernels.wire.delivery cimport Delivery
 from slipstream.kernels.wire.interest cimport Interest
+from slipstream.kernels.wire.msgwriter cimport BufferListener
 from slipstream.kernels.log.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, record_size
 
 cdef enum:
@@ -106,7 +107,7 @@ cdef inline uint64_t sequence_in(const char *body, Py_ssize_t size) noexcept nog
     return number
 
 
-cdef class PointGet(Listener):
+cdef class PointGet(BufferListener):
     """What arrives on one subject for requests.
 
     Args:

@@ -1,16 +1,14 @@
 from collections.abc import Callable
 
-from slipstream.kernels.wire.interest import Interest, Link, Route
-
-class Listener:
-    def __call__(
-        self, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
-    ) -> None: ...
+from slipstream.kernels.wire.interest import Interest
+from slipstream.kernels.wire.receivers import Link, Route
 
 class Delivery:
-    stalled: bool
-    failed: Callable[[Exception], None] | None
-    def __init__(self, seed: int) -> None: ...
+    def __init__(self, seed: int, failed: Callable[[Exception], None] | None = None) -> None: ...
+    @property
+    def stalled(self) -> bool: ...
+    @property
+    def failed(self) -> Callable[[Exception], None] | None: ...
     def deliver(
         self, route: Route, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> int: ...

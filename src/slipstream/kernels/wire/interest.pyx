@@ -23,6 +23,10 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.string cimport memcmp, memset
 
+from slipstream.kernels.wire.farparts cimport far_parts
+from slipstream.kernels.wire.patterntrie cimport PatternTrie, joined, left
+from slipstream.kernels.wire.receivers cimport Link, Presence, Route, Subscription
+
 cdef extern from * nogil:
     """
     #ifndef _GNU_SOURCE
@@ -33,243 +37,11 @@ cdef extern from * nogil:
     void *memrchr(const void *text, int byte, size_t size)
 
 
-# What is at the other end of a link: a server of the same cluster, one that is a leaf of this one, one of which this is a leaf,
-# one of another cluster.
-ROUTE = 0
-HUB_LEAF = 1
-SPOKE_LEAF = 2
-GATEWAY = 3
-
 cdef enum:
-    # Subscriptions to one subject that are kept in a list, which is small; more are kept in a dict, where each is found.
-    CROWD = 32
     # Routes that found the cache full, in multiples of its size, before it starts over.
     REFUSALS_MAX = 4
     # Longer subjects have no route kept: what clients publish once must not take memory for ever.
     KEPT_SUBJECT_MAX = 512
-
-
-cdef class Presence:
-    """That a client is in an account: what all its subscriptions there have in common.
-
-    Who leaves with very many is gone for everybody at once, and its subscriptions are taken out bit by bit.
-    """
-
-    def __cinit__(self):
-        self.left = False
-
-
-cdef class Link:
-    """A connection to another server: one message goes there once, whatever number of subscriptions it matches.
-
-    Attributes:
-        kind: `ROUTE`, `HUB_LEAF`, `SPOKE_LEAF` or `GATEWAY`.
-        headers: the peer understands HMSG.
-        cluster: of a leaf: the cluster it belongs to, which never gets back what came from it.
-        distance: of a gateway: the nearest cluster is asked first.
-        readdress: of a gateway: given a subscription of it and a reply, says as what the reply leaves; None: as it is.
-    """
-
-    def __cinit__(self, int kind, Outbox outbox not None, bint headers=True, bytes cluster=None):
-        self.kind = kind
-        self.outbox = outbox
-        self.headers = headers
-        self.cluster = cluster
-        self.distance = 0
-        self.readdress = None
-
-
-cdef class Subscription:
-    """One SUB of one client, one internal listener (`callback` instead of an outbox), or interest of another server.
-
-    Attributes:
-        max_msgs: deliveries after which the client wants it gone; 0 for none.
-        headers: the client understands HMSG.
-        echo: the client wants its own publishes back.
-        watched: the client is told of each delivery (`on_delivered`), because it may answer the reply subject.
-        checked: the planner has to ask the client's permissions for each concrete subject.
-        closed: removed; a route that still lists it skips it.
-        cost: memory that it counts for, whoever counts it.
-        presence: of its client; None for an internal listener.
-        link: over which messages leave, for interest of another server. Its `sid` is what stands there between the verb
-            and the subject: the account and a blank, or nothing.
-        weight: members that a queue group has there.
-        origin: the cluster of the leaf that stands behind it, when another server forwards its interest.
-    """
-
-    def __cinit__(
-        self, bytes subject not None, bytes queue, bytes sid, Outbox outbox=None, client=None, callback=None,
-        Link link=None, unsigned int weight=1, bytes origin=None,
-    ):
-        self.subject = subject
-        self.queue = queue
-        self.sid = sid
-        self.outbox = outbox
-        self.client = client
-        self.callback = callback
-        self.delivered = 0
-        self.max_msgs = 0
-        self.headers = True
-        self.echo = True
-        self.watched = False
-        self.checked = False
-        self.closed = False
-        self.cost = 0
-        self.presence = None
-        self.link = link
-        self.weight = weight
-        self.origin = origin
-
-    def __repr__(self):
-        return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
-
-
-cdef class Elsewhere:
-    """The members that one queue group has on other servers.
-
-    `local` is the place of its local members in `Route.queues`, -1 if it has none. `members` are those that count like local
-    ones, each as often as its weight says; `spare` those that get something when nobody else does: behind leafs. `beyond` are
-    those of other clusters, the nearest first, for what nobody takes here.
-    """
-
-    def __cinit__(
-        self, bytes queue not None, Py_ssize_t local, tuple members, tuple spare, tuple spare_names=None, tuple beyond=(),
-    ):
-        cdef Subscription sub
-        self.queue = queue
-        self.local = local
-        self.members = members
-        self.spare = spare
-        self.spare_names = spare_names
-        self.beyond = beyond
-        self.weight = 0
-        for sub in members:
-            self.weight += sub.weight
-
-
-cdef class Route:
-    """Where one published subject goes.
-
-    `renamed` runs parallel to `subscriptions`, `queue_renamed` to `queues`: the subject under which that copy is
-    delivered, or None for the published one. `subject` is set when the whole message travels under another subject (a
-    static mapping).
-    `dynamic` tells the publisher to ask the planner for every message.
-    `links` has one subscription for each other server that wants it, with `link_names` parallel to it as above, and
-    `elsewhere` the queue groups with members on other servers; both None where there are none.
-    `via` is the subject that other servers route it by, when it is delivered under another one.
-    """
-
-    def __cinit__(
-        self, tuple subscriptions=(), tuple queues=(), tuple renamed=None, tuple queue_renamed=None, bytes subject=None,
-        bint dynamic=False, tuple links=None, tuple link_names=None, tuple elsewhere=None, bytes via=None,
-    ):
-        self.subscriptions = subscriptions
-        self.queues = queues
-        self.renamed = renamed
-        self.queue_renamed = queue_renamed
-        self.subject = subject
-        self.dynamic = dynamic
-        self.links = links
-        self.link_names = link_names
-        self.elsewhere = elsewhere
-        self.via = via
-        self._stamp = 0
-
-    @property
-    def empty(self):
-        """True when nobody would get a copy."""
-        return not self.subscriptions and not self.queues and not self.links and not self.elsewhere
-
-    cdef Route copy(self):
-        return Route(
-            self.subscriptions, self.queues, self.renamed, self.queue_renamed, self.subject, self.dynamic, self.links,
-            self.link_names, self.elsewhere, self.via,
-        )
-
-    cdef Route unnamed_for(self, bytes target):
-        """`unnamed` for what is routed by `target`: there may be a mark in front, which stays at home."""
-        if self.links is None and self.elsewhere is None:
-            if self.renamed is None and self.queue_renamed is None and self.subject is None:
-                return self
-            return Route(self.subscriptions, self.queues)
-        if PyBytes_GET_SIZE(target) and PyBytes_AS_STRING(target)[0] == b".":
-            target = target[1:]
-        return Route(self.subscriptions, self.queues, links=self.links, elsewhere=self.elsewhere, via=target)
-
-    cdef Route outside(self):
-        """The same without the server's own listeners."""
-        cdef Subscription sub
-        cdef tuple members
-        cdef Py_ssize_t i
-        cdef list groups = []
-        cdef list names = None if self.queue_renamed is None else []
-        cdef list places = []
-        cdef Elsewhere group
-        cdef bint clean = True
-        for sub in self.subscriptions:
-            clean = clean and sub.outbox is not None
-        for members in self.queues:
-            for sub in members:
-                clean = clean and sub.outbox is not None
-        if clean:
-            return self
-        for i, members in enumerate(self.queues):
-            kept = of_clients(members, members)
-            places.append(len(groups) if kept else -1)
-            if kept:
-                groups.append(kept)
-                if names is not None:
-                    names.append(of_clients(members, self.queue_renamed[i]))
-        return Route(
-            of_clients(self.subscriptions, self.subscriptions),
-            tuple(groups),
-            None if self.renamed is None else of_clients(self.subscriptions, self.renamed),
-            None if names is None else tuple(names),
-            self.subject,
-            self.dynamic,
-            self.links,
-            self.link_names,
-            None if self.elsewhere is None else tuple([
-                Elsewhere(
-                    group.queue, places[group.local] if group.local >= 0 else -1, group.members, group.spare, group.spare_names,
-                    group.beyond,
-                )
-                for group in self.elsewhere
-            ]),
-            self.via,
-        )
-
-    def unnamed(self):
-        """The same receivers for a message that keeps its own subject wherever it goes."""
-        if self.renamed is None and self.queue_renamed is None and self.subject is None:
-            return self
-        return Route(self.subscriptions, self.queues, links=self.links, elsewhere=self.elsewhere, via=self.via)
-
-    def unnamed_by(self, bytes target not None):
-        """The same, when other servers have to route it by `target`."""
-        return self.unnamed_for(target)
-
-
-cdef tuple of_clients(tuple members, tuple parallel):
-    """Of what runs parallel to `members`, that of clients."""
-    return tuple([one for member, one in zip(members, parallel) if (<Subscription>member).outbox is not None])
-
-
-cdef class _Node:
-    """One token of the pattern trie."""
-    cdef dict children
-    cdef _Node any_token
-    cdef object ending
-    cdef object rest
-
-    def __cinit__(self):
-        self.children = None
-        self.any_token = None
-        self.ending = None
-        self.rest = None
-
-    cdef bint barren(self):
-        return not self.children and self.any_token is None and not self.ending and not self.rest
 
 
 cdef bint has_wildcard(bytes subject):
@@ -298,30 +70,6 @@ cdef bint is_addressed(bytes subject):
     return PyBytes_GET_SIZE(subject) > 5 and memcmp(PyBytes_AS_STRING(subject), b"_GR_.", 5) == 0
 
 
-cdef object joined(object members, Subscription sub):
-    """The subscriptions to one subject with one more: None, a list, or a dict of many."""
-    if members is None:
-        return [sub]
-    if type(members) is list:
-        if len(<list>members) < CROWD:
-            (<list>members).append(sub)
-            return members
-        members = dict.fromkeys(<list>members)
-    (<dict>members)[sub] = None
-    return members
-
-
-cdef bint left(object members, Subscription sub) except -1:
-    """Take one out of the subscriptions to one subject; False if it is not there."""
-    if members is None or sub not in members:
-        return False
-    if type(members) is list:
-        (<list>members).remove(sub)
-    else:
-        del (<dict>members)[sub]
-    return True
-
-
 cdef list addressees(list found):
     """Of those that match an address, the links that lead there: clients see no addresses."""
     cdef Subscription sub
@@ -337,7 +85,7 @@ cdef class Interest:
 
     def __cinit__(self, Py_ssize_t routes_max=32768):
         self._literals = {}
-        self._root = _Node()
+        self._patterns = PatternTrie()
         self._routes = {}
         self._routes_max = routes_max
         self._refused = 0
@@ -364,7 +112,7 @@ cdef class Interest:
         if literal:
             self._literals[subject] = joined(self._literals.get(subject), sub)
         else:
-            self._insert_pattern(subject.split(b"."), sub)
+            self._patterns.insert(subject.split(b"."), sub)
         self.count += 1
         self.inserts += 1
         self._forget(subject, literal)
@@ -396,7 +144,7 @@ cdef class Interest:
                 patterns = True
                 tokens = subject.split(b".")
                 sub.cost += token_cost * <unsigned int>len(tokens)
-                self._insert_pattern(tokens, sub)
+                self._patterns.insert(tokens, sub)
             else:
                 self._literals[subject] = joined(self._literals.get(subject), sub)
                 self._forget(subject, True)
@@ -476,20 +224,9 @@ cdef class Interest:
     def subscriptions(self):
         """All subscriptions, for monitoring."""
         cdef list found = []
-        cdef list stack = [self._root]
-        cdef _Node node
         for subs in self._literals.values():
             found.extend(subs)
-        while stack:
-            node = <_Node>stack.pop()
-            if node.ending:
-                found.extend(node.ending)
-            if node.rest:
-                found.extend(node.rest)
-            if node.any_token is not None:
-                stack.append(node.any_token)
-            if node.children:
-                stack.extend(node.children.values())
+        self._patterns.collect_all(found)
         return self._present(found)
 
     cdef Route route(self, bytes subject):
@@ -617,7 +354,7 @@ cdef class Interest:
         cdef bint varies = b"" in tokens
         cdef Route route
         if not varies:
-            varies = collect_family(<_Node>self._root, tokens, 0, len(tokens), found)
+            varies = self._patterns.collect_family(tokens, found)
         route = Route(dynamic=True) if varies else plain_route(self._present(found))
         if len(self._families) >= self._routes_max:
             self._families = {}
@@ -629,7 +366,7 @@ cdef class Interest:
         cdef object found
         sub.closed = True
         if not literal:
-            return self._remove_pattern(sub.subject.split(b"."), sub)
+            return self._patterns.remove(sub.subject.split(b"."), sub)
         found = self._literals.get(sub.subject)
         if not left(found, sub):
             return False
@@ -654,119 +391,13 @@ cdef class Interest:
         cdef PyObject *exact = PyDict_GetItem(self._literals, subject)
         if exact != NULL:
             found.extend(<object>exact)
-        if not (<_Node>self._root).barren():
+        if not self._patterns.empty():
             tokens = subject.split(b".")
             if b"" not in tokens:
-                collect_patterns(<_Node>self._root, tokens, 0, len(tokens), found)
+                self._patterns.collect(tokens, found)
         if found and is_addressed(subject):
             found = addressees(found)
         return self._present(found)
-
-    def _insert_pattern(self, list tokens, Subscription sub):
-        cdef _Node node = <_Node>self._root
-        cdef _Node child
-        cdef bytes token
-        cdef Py_ssize_t last = len(tokens) - 1
-        cdef Py_ssize_t i
-        for i in range(last + 1):
-            token = <bytes>tokens[i]
-            if token == b">" and i == last:
-                node.rest = joined(node.rest, sub)
-                return
-            if token == b"*":
-                if node.any_token is None:
-                    node.any_token = _Node()
-                node = node.any_token
-                continue
-            if node.children is None:
-                node.children = {}
-            child = <_Node>node.children.get(token)
-            if child is None:
-                child = _Node()
-                node.children[token] = child
-            node = child
-        node.ending = joined(node.ending, sub)
-
-    def _remove_pattern(self, list tokens, Subscription sub):
-        cdef list path = []
-        cdef _Node node = <_Node>self._root
-        cdef _Node child
-        cdef bytes token
-        cdef Py_ssize_t last = len(tokens) - 1
-        cdef Py_ssize_t i
-        cdef bint at_rest = False
-        for i in range(last + 1):
-            token = <bytes>tokens[i]
-            if token == b">" and i == last:
-                at_rest = True
-                break
-            if token == b"*":
-                child = node.any_token
-            else:
-                child = <_Node>node.children.get(token) if node.children is not None else None
-            if child is None:
-                return False
-            path.append((node, token))
-            node = child
-        if not left(node.rest if at_rest else node.ending, sub):
-            return False
-        while path and node.barren():
-            node, token = path.pop()
-            if token == b"*":
-                node.any_token = None
-            else:
-                del node.children[token]
-        return True
-
-
-cdef int collect_patterns(_Node node, list tokens, Py_ssize_t at, Py_ssize_t count, list found) except -1:
-    """Walk the trie. Depth is bounded by the tokens of the published subject, which the control line bounds."""
-    cdef PyObject *child
-    while True:
-        if at == count:
-            if node.ending:
-                found.extend(node.ending)
-            return 0
-        if node.rest:
-            found.extend(node.rest)
-        child = NULL
-        if node.children is not None:
-            child = PyDict_GetItem(node.children, tokens[at])
-        at += 1
-        if node.any_token is not None:
-            if child != NULL:
-                collect_patterns(<_Node>child, tokens, at, count, found)
-            node = node.any_token
-        elif child != NULL:
-            node = <_Node>child
-        else:
-            return 0
-
-
-cdef bint collect_family(_Node node, list tokens, Py_ssize_t at, Py_ssize_t count, list found) except *:
-    """The same for a subject of which all but the last token are known; True when a pattern asks for that token."""
-    cdef PyObject *child
-    cdef bint varies = False
-    while True:
-        if node.rest:
-            found.extend(node.rest)
-        if at == count:
-            if node.any_token is not None and node.any_token.ending:
-                found.extend(node.any_token.ending)
-            return varies or bool(node.children)
-        child = NULL
-        if node.children is not None:
-            child = PyDict_GetItem(node.children, tokens[at])
-        at += 1
-        if node.any_token is not None:
-            if child != NULL:
-                varies = collect_family(<_Node>child, tokens, at, count, found) or varies
-            node = node.any_token
-        elif child != NULL:
-            node = <_Node>child
-        else:
-            return varies
-
 
 cdef Route plain_route(list found):
     """Every match gets its copy; members of one queue group share one."""
@@ -797,51 +428,3 @@ cdef Route plain_route(list found):
     if groups is None:
         return Route(tuple(plain))
     return Route(tuple(plain), tuple([tuple(members) for members in groups.values()]))
-
-
-def distance_of(Subscription sub not None):
-    """How far away the cluster is that a subscription belongs to."""
-    return sub.link.distance
-
-
-def far_parts(list far not None, dict groups not None):
-    """What other servers want, as `links`, `link_names` and `elsewhere` of a route.
-
-    `far` has `(subscription, alias)` pairs; `groups` the local queue groups in the order of the route's `queues`.
-    """
-    cdef Subscription sub
-    cdef list links = []
-    cdef list names = []
-    cdef list known = []
-    cdef list result = []
-    cdef dict queues = {}
-    cdef dict places = {}
-    for place, queue in enumerate(groups):
-        places[queue] = place
-    for sub, alias in far:
-        if sub.queue is not None:
-            members, spare, spare_names, beyond = queues.setdefault(sub.queue, ([], [], [], []))
-            if sub.link.kind == GATEWAY:
-                beyond.append(sub)
-            elif sub.link.kind == ROUTE and sub.origin is None:
-                members.append(sub)
-            else:
-                spare.append(sub)
-                spare_names.append(alias)
-        elif sub.link not in known:
-            known.append(sub.link)
-            links.append(sub)
-            names.append(alias)
-    for queue, (members, spare, spare_names, beyond) in queues.items():
-        beyond.sort(key=distance_of)
-        result.append(
-            Elsewhere(
-                queue, places.get(queue, -1), tuple(members), tuple(spare), tuple(spare_names) if any(spare_names) else None,
-                tuple(beyond),
-            )
-        )
-    return (
-        tuple(links) if links else None,
-        tuple(names) if any(names) else None,
-        tuple(result) if result else None,
-    )

@@ -2,7 +2,8 @@
 
 from slipstream.kernels.wire.clientlines cimport Span
 from slipstream.kernels.wire.delivery cimport Delivery
-from slipstream.kernels.wire.interest cimport Interest, Route
+from slipstream.kernels.wire.interest cimport Interest
+from slipstream.kernels.wire.receivers cimport Route
 
 cdef class Publishing:
     cdef object _sink

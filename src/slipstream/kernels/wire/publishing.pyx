@@ -21,7 +21,8 @@ from libc.string cimport memcmp
 
 from slipstream.kernels.wire.clientlines cimport Span, span_bytes
 from slipstream.kernels.wire.delivery cimport Delivery
-from slipstream.kernels.wire.interest cimport Interest, Route
+from slipstream.kernels.wire.interest cimport Interest
+from slipstream.kernels.wire.receivers cimport Route
 
 cdef extern from * nogil:
     """

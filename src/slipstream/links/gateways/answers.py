@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slipstream.kernels.wire.interest import Route, Subscription
+from slipstream.kernels.wire.receivers import Route, Subscription
 from slipstream.links.gateways.addresses import ADDRESS_MARK, Address, short_hash
 from slipstream.links.gateways.recent import RecentInterest
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from slipstream.kernels.wire.interest import GATEWAY
+from slipstream.kernels.wire.receivers import GATEWAY
 from slipstream.links.end import LinkEnd
 from slipstream.links.gateways.handshake import GatewayConnect, GatewayInfo
 from slipstream.links.gateways.outbound import GATEWAY_LINE_MAX, GATEWAY_WORDS
@@ -59,7 +59,7 @@ class InboundGateway:
         # What of the end never changes is the link's, too.
         self.cid, self.peer, self.outbox, self.link, self.parser = end.cid, peer, end.outbox, end.link, end.parser
         self.close, self.refuse, self.log = end.close, end.refuse, end.log
-        self.parser.named_accounts = self.parser.addressed = True
+        self.parser.named_accounts = self.parser.arrivals.addressed = True
         self.cluster = ""  # the name of the other one
         self.remote_id = ""
         self.told: set[str] = set()  # accounts whose interest the peer is told
@@ -69,7 +69,7 @@ class InboundGateway:
 
     def begin(self) -> None:
         """The handshake is over: take messages from now on."""
-        self.parser.fast = True
+        self.parser.arrivals.fast = True
         self.end.begin()
 
     def present(self, account: str) -> None:
@@ -179,5 +179,5 @@ class InboundGateway:
                     self.outbox.write(b"A- %b\r\n" % name)
                 return None
             member = self._members[name] = LinkMember(self.end, account, self.link, name + b" ")
-            self.parser.admit(name, account.interest, member)
+            self.parser.arrivals.admit(name, account.interest, member)
         return member

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.accounts.account import HERE_SID, IMPORTING_SID
 from slipstream.kernels.subjects.subject import overlaps
-from slipstream.kernels.wire.interest import HUB_LEAF, ROUTE
+from slipstream.kernels.wire.receivers import HUB_LEAF, ROUTE
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.accounts.imports import StreamImport
-    from slipstream.kernels.wire.interest import Subscription
+    from slipstream.kernels.wire.receivers import Subscription
 
 __all__ = ["Asked", "ClusterInterest", "told_line"]
 

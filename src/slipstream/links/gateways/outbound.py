@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slipstream.kernels.subjects.subject import is_valid_subscription
-from slipstream.kernels.wire.interest import GATEWAY
+from slipstream.kernels.wire.receivers import GATEWAY
 from slipstream.links.end import LinkEnd, LinkWords
 from slipstream.links.gateways.handshake import GatewayInfo
 from slipstream.links.gateways.wants import RemoteWants

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from slipstream.kernels.wire.interest import Interest, Subscription
+from slipstream.kernels.wire.interest import Interest
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.units import SECOND_NS
 
 __all__ = ["RecentInterest"]

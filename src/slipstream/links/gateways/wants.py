@@ -24,7 +24,7 @@ from slipstream.links.presence import LinkMember
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
-    from slipstream.kernels.wire.interest import Subscription
+    from slipstream.kernels.wire.receivers import Subscription
     from slipstream.links.end import LinkEnd
 
 __all__ = ["AccountWants", "InterestMode", "RemoteWants"]

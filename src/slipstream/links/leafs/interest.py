@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import IMPORTING_SID
 from slipstream.kernels.subjects.subject import overlaps
-from slipstream.kernels.wire.interest import GATEWAY, HUB_LEAF, ROUTE, SPOKE_LEAF
+from slipstream.kernels.wire.receivers import GATEWAY, HUB_LEAF, ROUTE, SPOKE_LEAF
 from slipstream.links.leafs.crossing import LOOP_PREFIX
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.accounts.imports import StreamImport
-    from slipstream.kernels.wire.interest import Link, Subscription
+    from slipstream.kernels.wire.receivers import Link, Subscription
 
 __all__ = ["LeafInterest"]
 

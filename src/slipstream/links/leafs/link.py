@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from slipstream.accounts.account import most_subscription_cost, subscription_cost
 from slipstream.kernels.subjects.subject import is_valid_subscription
-from slipstream.kernels.wire.interest import HUB_LEAF, SPOKE_LEAF
+from slipstream.kernels.wire.receivers import HUB_LEAF, SPOKE_LEAF
 from slipstream.links.end import LinkEnd, LinkWords
 from slipstream.links.gateways.addresses import Address
 from slipstream.links.leafs.crossing import LOOP_PREFIX
@@ -29,7 +29,7 @@ from slipstream.units import SECOND_NS
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Identity
-    from slipstream.kernels.wire.interest import Route
+    from slipstream.kernels.wire.receivers import Route
     from slipstream.links.leafs.crossing import Crossing
     from slipstream.links.leafs.interest import LeafInterest
     from slipstream.links.leafs.remotes import LeafRemote
@@ -134,10 +134,10 @@ class LeafLink:
             self.end, account, self.link, identity=identity, rights=self._rights, mapped=self._host.mapped
         )
         parser = self.parser
-        parser.restricted = True
+        parser.arrivals.restricted = True
         if self._rights.may_respond:
-            parser.verdicts = None  # an answer is allowed once
-        parser.admit(b"", account.interest, self.member)
+            parser.arrivals.verdicts = None  # an answer is allowed once
+        parser.arrivals.admit(b"", account.interest, self.member)
 
     def begin(self, interest: LeafInterest) -> None:
         """The handshake is over: take messages and interest from now on."""

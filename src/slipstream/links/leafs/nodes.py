@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.config.account_options import SubjectPermissionOptions
 from slipstream.errors import ConfigError
-from slipstream.kernels.wire.interest import SPOKE_LEAF
+from slipstream.kernels.wire.receivers import SPOKE_LEAF
 from slipstream.links.compressing import Compressing
 from slipstream.links.compression import AUTO, NOT_SUPPORTED, OFF, configured_mode
 from slipstream.links.documents import SubjectLists, introduce, subject_lists
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from slipstream.auth.identity import Identity
     from slipstream.config.account_options import ResponsePermissionOptions
     from slipstream.config.listener_options import CompressionOptions, LeafnodeOptions
-    from slipstream.kernels.wire.interest import Route
+    from slipstream.kernels.wire.receivers import Route
     from slipstream.links.leafs.edge import LeafEdge
     from slipstream.links.leafs.remotes import LeafRemote
     from slipstream.protocol.peer import Peer

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.subjects.subject import is_valid_subscription
-from slipstream.kernels.wire.interest import ROUTE
+from slipstream.kernels.wire.receivers import ROUTE
 from slipstream.links.end import LinkEnd, LinkWords
 from slipstream.links.presence import LinkMember
 from slipstream.links.routes.handshake import RouteConnect, RouteInfo
@@ -102,16 +102,16 @@ class RouteLink:
     def begin(self) -> None:
         """The handshake is over: take messages and interest from now on."""
         self.parser.named_accounts = not self.account
-        self.parser.fast = True
-        self.parser.addressed = self._host.gateways.are_there
+        self.parser.arrivals.fast = True
+        self.parser.arrivals.addressed = self._host.gateways.are_there
         self.end.begin()
 
     def take_replica_messages(self, nobody: Interest, largest: int) -> None:
         """Messages are of replicas from now on: each is named by its group, and no account has part in it."""
         self.outbox.limit = max(self.outbox.limit, 2 * largest)
         self.parser.max_payload = largest
-        self.parser.named_accounts = self.parser.fast = False
-        self.parser.admit(b"", nobody, None)
+        self.parser.named_accounts = self.parser.arrivals.fast = False
+        self.parser.arrivals.admit(b"", nobody, None)
         self.end.begin()
 
     def _closed(self, reason: CloseReason) -> None:
@@ -128,7 +128,7 @@ class RouteLink:
         """An account is no longer served over this route."""
         member = self.members.pop(account.encode(), None)
         if member is not None:
-            self.parser.expel(account.encode())
+            self.parser.arrivals.expel(account.encode())
             member.leave(self._host.hub.in_steps)
 
     def use_rights(self, rights: Permissions | None) -> None:
@@ -260,5 +260,5 @@ class RouteLink:
                 return None
             member = LinkMember(self.end, account, self.link, self.prefix(account.name), self._host.rights)
             self.members[name] = member
-            self.parser.admit(wired, account.interest, member)
+            self.parser.arrivals.admit(wired, account.interest, member)
         return member

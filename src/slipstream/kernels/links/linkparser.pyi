@@ -1,7 +1,8 @@
 from typing import Protocol
 
+from slipstream.kernels.links.arrivals import Arrivals, ArrivalSink
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Link
+from slipstream.kernels.wire.receivers import Link
 
 UNKNOWN_OPERATION: int
 BAD_ARGUMENTS: int
@@ -11,7 +12,7 @@ HEADERS_NOT_NEGOTIATED: int
 TOO_MUCH_WAITING: int
 EARLY_OPERATION: int
 
-class LinkSink(Protocol):
+class LinkSink(ArrivalSink, Protocol):
     def on_info(self, text: bytes, /) -> None: ...
     def on_connect(self, text: bytes, /) -> None: ...
     def on_ping(self) -> None: ...
@@ -25,19 +26,6 @@ class LinkSink(Protocol):
     def on_interest_gone(
         self, account: bytes, subject: bytes, queue: bytes | None, origin: bytes | None, /
     ) -> None: ...
-    def on_unknown_account(self, account: bytes, /) -> bool: ...
-    def may_publish(self, account: bytes, subject: bytes, /) -> bool | None: ...
-    def on_message(
-        self,
-        account: bytes,
-        subject: bytes,
-        reply: bytes | None,
-        queues: tuple[bytes, ...] | None,
-        origin: bytes | None,
-        header_size: int,
-        body: bytes,
-        /,
-    ) -> None: ...
 
 class GatewaySink(LinkSink, Protocol):
     """A sink of a gateway; where messages may be `addressed`, a sink takes these, too."""
@@ -49,12 +37,9 @@ class GatewaySink(LinkSink, Protocol):
 
 class LinkParser:
     link: Link
+    arrivals: Arrivals
     ready: bool
     named_accounts: bool
-    fast: bool
-    restricted: bool
-    addressed: bool
-    verdicts: dict[bytes, bool] | None
     max_payload: int
     max_control_line: int
     waiting_max: int
@@ -66,8 +51,6 @@ class LinkParser:
     def __init__(
         self, sink: LinkSink | GatewaySink, link: Link, delivery: Delivery, max_payload: int, max_control_line: int
     ) -> None: ...
-    def admit(self, account: bytes, interest: Interest, publisher: object) -> None: ...
-    def expel(self, account: bytes) -> None: ...
     def stop(self) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...

@@ -1,0 +1,1 @@
+"""From socket to socket: operations parsed, interest, delivery, outboxes, WebSocket frames."""

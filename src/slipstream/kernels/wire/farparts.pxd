@@ -1,0 +1,1 @@
+cpdef tuple far_parts(list far, dict groups)

@@ -1,0 +1,4 @@
+class PatternTrie:
+    """Used by kernels alone."""
+
+    def __init__(self) -> None: ...
