@@ -10,7 +10,7 @@ import enum
 import random
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slipstream.errors import StorageFault
@@ -42,7 +42,20 @@ class StoreMutant(enum.Enum):
     STATE_NOT_REPLAYED = "a follower takes the messages of a frame and not the states of consumers"
     GONE_UNSAVED = "segments go before the file of what is applied says so"
     ERASED_HERE_ONLY = "a follower removes a message that is erased, and leaves its bytes"
+    HALF_UNIT = "a follower shows the frames of a unit as they come"
     SAVED_AHEAD = "the file of what is applied is written before the majority has its frame"
+
+
+@dataclass(slots=True)
+class Unit:
+    """Messages that are stored together, or not at all."""
+
+    messages: list[tuple[int, bytes]] = field(default_factory=list)
+    is_whole: bool = False
+
+    @property
+    def seqs(self) -> list[int]:
+        return [seq for seq, _ in self.messages]
 
 
 class Aside(bytes):
@@ -106,6 +119,7 @@ class StoreReplica(Replica):
             self.disk.sync_dir(DIRECTORY)
         self.last_applied = votes.commit
         self._open()
+        self.last_applied = self.frames.applied_index
         return votes
 
     def _options(self) -> Any:
@@ -124,9 +138,14 @@ class StoreReplica(Replica):
         self.log = self.frames = self.store.replica
         if self.store.lost().seqs:
             raise Violation(f"{self.id} says that it lost {self.store.lost().seqs}")
-        committed, self.last_applied = self.last_applied, self.frames.applied_index
-        if self.last_applied < committed:
-            raise Violation(f"{self.id} knew that {committed} is committed, and now {self.last_applied}")
+        self.unit: Unit | None = None
+        self.owes_frame = False
+        committed, self.last_applied = self.last_applied, max(self.frames.applied_index, self.last_applied)
+        if self.frames.applied_index < committed:
+            place = self.frames._places[committed - self.frames._first]
+            if not place.goes_on or place.unit - 1 != self.frames.applied_index:
+                applied = self.frames.applied_index
+                raise Violation(f"{self.id} knew that {committed} is committed, and now {applied}")
         if self.mutant is StoreMutant.STATE_NOT_REPLAYED:
             self.frames._states = _Deaf(self.frames._states)
         if self.mutant is StoreMutant.SAVED_AHEAD:
@@ -185,9 +204,48 @@ class StoreReplica(Replica):
     def propose(self) -> None:
         """What a stream would do in a turn, as frames."""
         store, rng = self.store, self.sim.rng
-        if not self.leads_in or self.job is not None or store.log.pending_bytes:
+        if not self.leads_in or self.job is not None or (store.log.pending_bytes and not self.owes_frame):
             return
-        messages = []
+        self.owes_frame = False
+        messages: list[tuple[int, bytes]] = []
+        if self.unit is not None or rng.random() < 0.15:
+            messages = self._write_unit()
+        if self.unit is None:
+            self._write_messages(messages)
+        job = store.begin_commit()
+        assert isinstance(job, CommitJob)
+        packed = self.frames.proposals(job)
+        last, term = self.frames.last_index, self.leads_in
+        self.sim.proposed.update(packed)
+        if self.group.propose(packed):
+            self.job = job
+            self.promised[last, term] = messages
+
+    def _write_unit(self) -> list[tuple[int, bytes]]:
+        """Begin a unit, or write more of it; what was in it if it is whole now."""
+        store, rng = self.store, self.sim.rng
+        if self.unit is None:
+            store.begin_atomic()
+            self.unit = Unit()
+            self.sim.units.append(self.unit)
+        messages = self.unit.messages
+        for n in range(rng.randrange(1, 6)):
+            seq = (messages[-1][0] if messages else store.last_seq) + 1
+            payload = b"unit %d-%d-%d" % (self.id, self.sim.now, n) + bytes(rng.choice([0, 0, 700]))
+            store.append_atomic(seq, self.sim.now * 10 + n, b"s.u", b"", payload)
+            messages.append((seq, payload))
+        chance = rng.random()
+        if chance < 0.4:
+            store.end_atomic({b"unit": b"%d" % self.sim.now})
+            self.unit.is_whole, self.unit = True, None
+            return list(messages)
+        if chance < 0.55:
+            store.abort_atomic()
+            self.unit = None
+        return []
+
+    def _write_messages(self, messages: list[tuple[int, bytes]]) -> None:
+        store, rng = self.store, self.sim.rng
         for n in range(rng.randrange(1, 4)):
             payload = b"%d.%d.%d" % (self.id, self.sim.now, n)
             store.append(store.last_seq + 1, self.sim.now * 10 + n, b"s.%d" % rng.randrange(3), b"", payload)
@@ -204,14 +262,6 @@ class StoreReplica(Replica):
             store.put_note(b"note", b"%d" % self.sim.now)
         elif chance < 0.47:
             store.skip_to(store.last_seq + 2)
-        job = store.begin_commit()
-        assert isinstance(job, CommitJob)
-        packed = self.frames.proposals(job)
-        last, term = self.frames.last_index, self.leads_in
-        self.sim.proposed.update(packed)
-        if self.group.propose(packed):
-            self.job = job
-            self.promised[last, term] = messages
 
     def _consume(self) -> None:
         """Consumers come and go, and remember how far they are."""
@@ -254,6 +304,7 @@ class StoreReplica(Replica):
 
     def check_acked(self, acked: dict[int, bytes]) -> None:
         self.check_erased()
+        self.sim.check_units(self)
         gone = self.sim.removed
         for seq, payload in self.sim.acked_messages.items():
             message = self.store.get(seq)
@@ -285,7 +336,7 @@ class StoreReplica(Replica):
     def write_all(self) -> None:
         """End the commit in flight, and commit what waits behind it."""
         while True:
-            job = self.job or self.store.begin_commit()
+            job = self.job or (None if self.leads_in and self.owes_frame else self.store.begin_commit())
             self.job = None
             if job is None:
                 break
@@ -298,6 +349,9 @@ class StoreReplica(Replica):
         if self.mutant is StoreMutant.TAIL_NOT_CUT:
             del self.frames._places[entries[0][0] - self.frames._first :]
         self.frames.write(entries)
+        if self.mutant is StoreMutant.HALF_UNIT:
+            places = self.frames._places
+            places[-len(entries) :] = [replace(place, unit=0, goes_on=False) for place in places[-len(entries) :]]
         if self.mutant is StoreMutant.INDEXED_EARLY:
             self.frames.commit(self.frames.last_index)
 
@@ -313,6 +367,7 @@ class StoreReplica(Replica):
     def leads(self, term: int) -> None:
         super().leads(term)
         self.frames.lead(term)
+        self.owes_frame = self.store.log.pending_bytes > 0  # which ends a unit that it had left open
 
     def steps_down(self) -> None:
         """Drop what was indexed ahead of the majority, keep the frames: now, or when there is time."""
@@ -339,6 +394,7 @@ class StoreSim(RaftSim):
     def __init__(self, seed: int, *, nodes: int = 3, steps: int = 300, mutant: StoreMutant | None = None) -> None:
         self.store_mutant = mutant
         self.acked_messages: dict[int, bytes] = {}
+        self.units: list[Unit] = []
         self.replaced = 0  # logs
         self.is_kind = seed % 2 == 0  # nobody needs whole segments
         super().__init__(seed, nodes=nodes, steps=steps, replica=StoreReplica)
@@ -389,6 +445,26 @@ class StoreSim(RaftSim):
             place = frames._places[replica.last_applied - frames._first]
             if replica.store.committed_seq > place.last_seq:
                 raise Violation(f"{replica.id} shows {replica.store.committed_seq}, committed is {place.last_seq}")
+        for unit in self.units[-3:]:
+            if self.seen_of(replica, unit) and (
+                not unit.is_whole or unit.messages[-1][0] > replica.store.committed_seq
+            ):
+                raise Violation(f"{replica.id} shows a part of the unit {unit.seqs}")
+
+    def seen_of(self, replica: StoreReplica, unit: Unit) -> set[int]:
+        """Which messages of a unit a replica shows."""
+        store = replica.store
+        found = [(seq, payload, store.get(seq)) for seq, payload in unit.messages if seq <= store.committed_seq]
+        return {seq for seq, payload, message in found if message is not None and message.payload == payload}
+
+    def check_units(self, replica: StoreReplica) -> None:
+        """Of a unit all is there that was not removed, or nothing; a leader may have to show a removal yet."""
+        gone, first_seq = self.removed, replica.store.first_seq
+        for unit in self.units:
+            seen = self.seen_of(replica, unit)
+            kept = {seq for seq in unit.seqs if seq >= first_seq and seq not in gone}
+            if seen and (not seen >= kept or not unit.is_whole):
+                raise Violation(f"{replica.id} shows {seen} of the unit {unit.seqs}")
 
 
 class _Deaf:

@@ -329,6 +329,8 @@ class StreamReplica:
     def _run_stream(self) -> None:
         assert self._store is not None
         self.stream = self._host.lead_stream(self._store, self)
+        if self._store.log.pending_bytes:
+            self.stream.committer.wake()  # a unit that was left open is given up
         self._persisted()
         self._changed()
 
@@ -436,7 +438,7 @@ class StreamReplica:
         if frames and not self.group.propose(frames):
             return False
         self._commit_runs = True
-        if self._changes:
+        if self._changes and self._store is not None and not self._store.atomic_open:
             self._propose_changes()
         return True
 
@@ -469,7 +471,7 @@ class StreamReplica:
         """Have the leader propose another membership: see `Group.change`. It may have to wait for a commit to begin."""
         self._changes.append(changes)
         if self.stream is not None and self._store is not None:
-            if self._store.log.pending_bytes:
+            if self._store.log.pending_bytes or self._store.atomic_open:  # Raft's own entry would end the unit
                 self.stream.committer.wake()
             else:
                 self._propose_changes()

@@ -106,7 +106,6 @@ def test_what_streams_of_a_cluster_cannot_do_yet() -> None:
     for asked in (
         ask("M", subjects=["m.*"], metadata={"slipstream.template": "M_{2}"}),
         ask("M", num_replicas=3, storage=StorageType.MEMORY),
-        ask("M", num_replicas=3, allow_atomic=True),
     ):
         refused = refusal(lambda asked=asked: new_config(asked, there, rules()))
         assert refused == (10036, "not currently supported in clustered mode")

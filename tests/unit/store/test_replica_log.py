@@ -12,7 +12,6 @@ from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.disk import Seal
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
-from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, fill, options, payload
 
@@ -195,11 +194,6 @@ def test_a_log_that_begins_with_a_later_sequence() -> None:
     store.replica.commit(1)
     assert (store.first_seq, store.committed_seq) == (100, 100)
     assert FileStore.open(disk.kill(), DIRECTORY, chosen, committed=1).first_seq == 100
-
-
-def test_units_are_refused() -> None:
-    with pytest.raises(StoreUnavailable, match="no atomic units yet"):
-        Node().store.begin_atomic()
 
 
 def test_an_encrypted_disk_is_refused() -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.entry import CommitUnit
 from slipstream.jetstream.bulk.fences import StoredFence, fence_notes, find_fence
@@ -152,13 +153,13 @@ class Commits:
         return any(commit.txn == txn for commit in (*line.waiting, *((line.running,) if line.running else ())))
 
     def drop_stream(self, stream: Stream) -> None:
-        """A stream stops: nothing more is committed to it."""
+        """A stream stops: nothing more is committed to it here."""
         line = self._lines.pop(stream, None)
         if line is None:
             return
         for commit in (*line.waiting, *((line.running,) if line.running else ())):
             commit.gone = True
-            commit.done(TableError(errors.STREAM_GONE))
+            commit.done(TableError(table.CLUSTER_NOT_AVAIL if stream.is_replicated else errors.STREAM_GONE))
 
     def stop(self) -> None:
         """The account shuts down: what is not committed is not, and nobody is answered any more."""

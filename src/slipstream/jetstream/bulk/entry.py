@@ -229,8 +229,12 @@ class CommitUnit:
         stream.unit_stored(self._newest, self._expiries)
 
     def give_up(self) -> None:
-        """As if it had never begun."""
-        self._stream.store.abort_atomic()
+        """As if it had never begun; of a stream with copies its sequences may be used all the same."""
+        stream = self._stream
+        stream.store.abort_atomic()
+        if stream.store.last_seq != stream.appends.last_seq:
+            stream.appends.take_over(stream.appends.intake.last_id)
+            stream.committer.wake()
 
     # --- one message ------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ NO_REPLY: Final = ErrorSpec(400, 30002, "bulk read needs a reply subject")
 TOO_MANY_READERS: Final = ErrorSpec(429, 30003, "too many bulk readers")
 NOT_COMMITTED: Final = ErrorSpec(503, 30004, "sequence {seq} is not committed here, the last one is {last}")
 STREAM_CHANGED: Final = ErrorSpec(409, 30005, "stream is not the one asked for: it is {identity}")
+# Of a stream with copies, that another server may lead now: CLUSTER_NOT_AVAIL, and whoever asked asks again.
 STREAM_GONE: Final = ErrorSpec(404, 30006, "stream was removed during the read")
 READ_FAILED: Final = ErrorSpec(503, 30007, "bulk read failed: {err}")
 TOO_MANY_HOLDS: Final = ErrorSpec(429, 30008, "too many holds on this stream")

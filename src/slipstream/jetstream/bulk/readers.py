@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections import deque
 
 from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import (
     BULK_BESIDE_CHUNK_BYTES,
@@ -136,7 +137,7 @@ class Readers:
     def drop_stream(self, stream: Stream) -> None:
         """A stream stops: its readers are told."""
         for reader in [reader for reader in self._readers.values() if reader.stream is stream]:
-            self._fail(reader, TableError(errors.STREAM_GONE))
+            self._fail(reader, TableError(table.CLUSTER_NOT_AVAIL if stream.is_replicated else errors.STREAM_GONE))
 
     def stop(self) -> None:
         """Forget everybody."""

@@ -10,6 +10,16 @@ class Region:
     controls: int
     unit: tuple[int, int, int] | None
 
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        frame_no: int,
+        messages: int,
+        controls: int,
+        unit: tuple[int, int, int] | None,
+    ) -> None: ...
+
 class SegmentScan:
     """Content of one segment."""
 

@@ -113,7 +113,7 @@ def _refuse_unsupported(config: StreamConfig) -> None:
     replicated = config.num_replicas > 1
     if TEMPLATE_KEY in config.metadata:
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
-    if replicated and (config.storage is StorageType.MEMORY or config.allow_atomic):
+    if replicated and config.storage is StorageType.MEMORY:
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
 
 

@@ -61,6 +61,16 @@ class AppliedKeeper:
             if segment.id in closed and following.header.frame_no <= last
         ]
 
+    def decided(self) -> list[Segment]:
+        """Closed segments of which all is committed: what is a unit in them is known."""
+        applied = self._replica.applied_index
+        closed = {segment.id for segment in self._log.closed_segments()}
+        return [
+            segment
+            for segment, following in pairwise(self._log.segments)
+            if segment.id in closed and following.header.frame_no <= applied
+        ]
+
     def begin(self) -> AppliedJob | None:
         """The next write, if it is worth it."""
         applied = self._replica.applied(self.saved) if self._is_due() else None

@@ -107,7 +107,7 @@ class CompactionJob:
         scans, datas = [], []
         for segment in self.inputs:
             data = self.disk.read(segment.path, 0, segment.end)
-            scan = scan_segment(data, segment.header)
+            scan = scan_segment(data, segment.header, void=segment.void)
             if scan.regions or scan.holes or len(data) < segment.end:
                 self.damaged = [segment]
                 return None
@@ -130,7 +130,7 @@ class CompactionJob:
                     self.damaged = [segment]
                     return None
                 expect = seq + 1
-        end = scans[-1].last_seq
+        end = max(scans[-1].last_seq, self.inputs[-1].last_seq)  # those of a unit that was given up are used
         if expect <= end:
             writer.control(SKIP, expect, 0, b"", pack_seq(end))
         self._carry_on(writer, scans)

@@ -95,6 +95,9 @@ class SegmentedLog:
         """What those frames say about configuration and notes, by their numbers."""
         self.chain: LogChain | None = None
         """The hash chain over its records, if it has one."""
+        self._replicated = options.replicated
+        self._before_unit = 0  # in a replicated log: number of the last frame before the open unit
+        self._queued = (0, 0)  # ... number and sequence of the last frame that left the writer
         self._unit_given_up = False  # ... since the last segment was made
         self._says_nothing = False  # all that waits in the writer is a mark
 
@@ -290,6 +293,7 @@ class SegmentedLog:
         self._says_nothing = False
         offset = writer.base
         data = writer.take()
+        self._queued = (writer.frame_no, writer.last_seq)
         segment.end = writer.position
         segment.last_seq = writer.last_seq if not self.unapplied_seq else max(writer.last_seq, self.unapplied_seq)
         creates = segment.id in self._uncreated
@@ -315,7 +319,12 @@ class SegmentedLog:
         """What is written from here on is one unit, whose messages are in `staged` until it ends."""
         writer = self.writer
         last_ts_ns = writer.last_ts
-        if self.chain is not None and writer.pending_bytes:
+        if self._replicated:  # so that what is in the writer is the unit's alone
+            if writer.pending_bytes:
+                self._queue_writer(closes=False)
+            self._before_unit = writer.frame_no
+            self._queued = (writer.frame_no, writer.last_seq)
+        elif self.chain is not None and writer.pending_bytes:
             self._link()  # so that there is a link to go back to if the unit is given up
         writer.begin_unit(staged)
         self.staged = staged
@@ -338,6 +347,9 @@ class SegmentedLog:
         self.unit = self.staged = None
         self.unit_segments.pop()
         writer = self.writer
+        if self._replicated:
+            self._void_unit(segment, last_ts_ns)
+            return []
         kept_in_memory = writer.segment == segment.id and start >= writer.base
         writer.abandon_unit(start if kept_in_memory else 0, last_ts_ns)
         if kept_in_memory:
@@ -345,6 +357,39 @@ class SegmentedLog:
         dropped = self._end_before(segment, start)
         self.start_segment()
         return dropped
+
+    def _void_unit(self, first: Segment, last_ts_ns: int) -> None:
+        """The same where a frame may be a majority's as soon as it left the writer: such frames stay in the log.
+
+        What follows them in another segment is not of the unit, so their messages do not count, here or elsewhere.
+        Their sequences are not given out again.
+        """
+        writer, (frame_no, last_seq) = self.writer, self._queued
+        writer.abandon_unit(0, last_ts_ns)
+        is_closed = self.active.id in self._uncreated
+        if is_closed:  # its head was in the writer
+            gone = self.segments.pop()
+            del self._by_id[gone.id]
+            self._uncreated.discard(gone.id)
+        segment, seal = self.active, self._disk.seal
+        writer.open_segment(
+            segment.id, segment.header.salt, segment.end, writer.limit, frame_no, seal.frame_room, seal.frame_bytes
+        )
+        if frame_no > self._before_unit:  # some of it has left
+            for one in self.segments[self.segments.index(first) :]:
+                one.void = True
+            self._state.index.skip_to(last_seq)
+            if is_closed:
+                self.start_segment()
+            self.end_void_unit()
+        elif is_closed:
+            self.start_segment()
+
+    def end_void_unit(self) -> None:
+        """The frame that follows a unit that was given up: it begins a segment, and has nothing to say."""
+        if self.active.end > HEADER_BYTES:
+            self.roll()
+        self.writer.control(MARK, self._state.index.last_seq, self.writer.last_ts, b"", b"")
 
     def _end_before(self, segment: Segment, start: int) -> list[Segment]:
         """Forget every byte from here on, written or not; the segments that held nothing else."""

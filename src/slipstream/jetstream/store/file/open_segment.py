@@ -26,6 +26,7 @@ class Segment:
         "path",
         "rewrite_below",
         "scrub_due",
+        "void",
     )
 
     def __init__(self, id_: int, path: str, header: SegmentHeader) -> None:
@@ -47,6 +48,8 @@ class Segment:
         """Whether it is to be read and checked once more."""
         self.damaged = False
         """Whether a part could not be read: such a segment is never rewritten or compacted."""
+        self.void = False
+        """Whether it ends inside a unit that was given up, of a replicated log: see `scan_segment`."""
         self.rewrite_below: int | None = None
         """A rewrite with so many living messages was not worth it: not again before there are fewer."""
 
@@ -56,11 +59,13 @@ def index_path(path: str) -> str:
     return path.removesuffix(".seg") + ".sdx"
 
 
-def scan_segment(data: bytes, header: SegmentHeader) -> SegmentScan:
-    """Everything one segment holds."""
+def scan_segment(data: bytes, header: SegmentHeader, *, void: bool = False) -> SegmentScan:
+    """Everything one segment holds; `void`: but for the unit that is open at its end, which was given up."""
     scan = SegmentScan(data, HEADER_BYTES, header.salt, header.first_seq, header.frame_no)
     while scan.step(STORE_SCAN_STEP_RECORDS):
         pass
+    if void and (unit := scan.open_unit()) is not None:
+        scan.cut(unit)
     return scan
 
 

@@ -62,6 +62,7 @@ def recover_log(
     log_end: tuple[int, int] | None = None,
     with_manifest: bool = True,
     first_seq: int = 1,
+    replicated: bool = False,
 ) -> RecoveredLog:
     """Read a stream's directory.
 
@@ -73,20 +74,31 @@ def recover_log(
         log_end: segment number and offset behind which the log is to be ignored, after a failed write.
         with_manifest: take from the manifest what the log lost.
         first_seq: everything below is known to be removed, whatever the log says.
+        replicated: frames of a unit without an end stay in the log, which others may have, too; none of it is indexed.
 
     Raises:
         StorageFault: nothing in the directory can be used, not even the manifest.
     """
-    return _Recovery(disk, directory, seed, first_id, log_end, first_seq).run(with_manifest=with_manifest)
+    recovery = _Recovery(disk, directory, seed, first_id, log_end, first_seq, replicated=replicated)
+    return recovery.run(with_manifest=with_manifest)
 
 
 class _Recovery:
     """One pass over a directory; the fields are the result in the making."""
 
     def __init__(
-        self, disk: Disk, directory: str, seed: int, first_id: int, log_end: tuple[int, int] | None, first_seq: int
+        self,
+        disk: Disk,
+        directory: str,
+        seed: int,
+        first_id: int,
+        log_end: tuple[int, int] | None,
+        first_seq: int,
+        *,
+        replicated: bool,
     ) -> None:
         self.disk = disk
+        self.replicated = replicated
         self.directory = directory
         self.index = MessageIndex(seed)
         self.log_end = log_end
@@ -166,7 +178,8 @@ class _Recovery:
                 end = behind.prev_end
         elif self.log_end is not None and self.log_end[0] == header.no:
             end = self.log_end[1]
-        scan = self._from_index_file(segment, end) if following is not None else None
+        # How a unit goes on is not in an index file.
+        scan = self._from_index_file(segment, end) if following is not None and not self.in_unit else None
         if scan is None:
             scan = self._from_scan(segment, end, is_last=following is None)
         if following is None:
@@ -177,6 +190,8 @@ class _Recovery:
         if self.in_unit and (nothing_left or (scan.unit_continues and not scan.unit_ended)):
             self.in_unit.append((segment, scan))
             return
+        if self.in_unit and not scan.unit_continues and scan.first_frame_no == self.in_unit[-1][1].last_frame_no + 1:
+            self._void_unit(header.first_seq - 1)
         for earlier, its_scan in self.in_unit:
             self._take(earlier, its_scan)
         self.in_unit = []
@@ -185,9 +200,35 @@ class _Recovery:
         else:
             self._take(segment, scan)
 
+    def _void_unit(self, last_seq: int) -> None:
+        """No frame is missing, and the next one is not of the unit: it was given up, in a replicated log.
+
+        Its sequences were used.
+        """
+        void = [segment for segment, _ in self.in_unit]
+        self._take_without_unit()
+        reached = [*(segment.header.first_seq - 1 for segment in void[1:]), last_seq]
+        for segment, seq in zip(void, reached, strict=True):
+            segment.last_seq = seq
+        self.index.skip_to(last_seq)
+
+    def _take_without_unit(self) -> None:
+        """Add what segments hold but for the unit that is open at their ends."""
+        for segment, scan in self.in_unit:
+            unit = scan.open_unit()
+            if unit is not None:  # else nothing of it is left there
+                scan.cut(unit)
+            segment.void = True
+            self.index.skip_to(segment.header.first_seq - 1)
+            self._take(segment, scan)
+        self.in_unit = []
+
     def _drop_open_unit(self) -> None:
         """The log is at its end inside a unit: end it before the unit, whether or not its parts were synced."""
         if not self.in_unit:
+            return
+        if self.replicated:
+            self._take_without_unit()
             return
         (segment, scan), *rest = self.in_unit
         unit = scan.open_unit()
@@ -275,6 +316,8 @@ class _Recovery:
         if torn is None:
             return
         end = max([torn.end, *(region.end for region in scan.regions)], default=torn.end)
+        if self.replicated and torn.unit is not None:  # what is before it in its unit may be what others have
+            torn = Region(torn.start, torn.end, torn.frame_no, torn.messages, torn.controls, None)
         kept = torn.unit[1] if torn.unit is not None else torn.messages
         self.report.torn_seqs = scan.seqs_from(kept)
         start = scan.cut(torn)

@@ -55,7 +55,8 @@ class ReformJob(UpkeepJob):
         if self.disk.read(self.path, HEADER_BYTES, end) != data[HEADER_BYTES:]:
             self.disk.remove(self.path)
             raise StorageFault("a segment that was written again does not read back", path=self.path)
-        write_whole_file(self.disk, index_path(self.path), encode_index(scan, encode_controls(scan)))
+        if not self.segment.void:
+            write_whole_file(self.disk, index_path(self.path), encode_index(scan, encode_controls(scan)))
         self.disk.sync_dir(self.directory)
 
 

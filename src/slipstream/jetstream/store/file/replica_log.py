@@ -10,19 +10,23 @@ the stream. A tail that another leader's entries replace is cut: the next segmen
 Segments with nothing alive go, and mostly dead ones are rewritten, on each replica by itself: `first_index` moves, and
 whoever needs an earlier entry gets whole segments. A frame with an erased message is sent as it is now.
 
+A unit is applied at its end: until then its messages are in an index of their own. One that a frame follows which is
+not of it was given up, by a leader or with one: its frames stay entries, and its messages are none. The frame that says
+so begins a segment, so that whoever reads one knows by its end whether it ends in such a unit.
+
 What this is not: Raft, or who drives it. Whoever does keeps to this: `write` before anything is said about the entries;
 messages are appended only by a leader whose first entry is committed, so that the index holds all that came before; a
 leader that was deposed ends its commit and opens the log again, which drops what it indexed ahead of the majority and
 keeps the frames; after upkeep `RawNode.compact` is told `first_index - 1`; while a store is erasing, commits follow.
 
 Invariants: frames `first_index` to `last_index` lie where `_places` says, without gaps. Those up to `_indexed` are in
-the index, no other is.
+the index, no other is; those behind it up to `_replayed` are of an open unit, in `_staged`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from slipstream.errors import StorageFault
@@ -35,16 +39,20 @@ from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.replica_recovery import (
+    FRAME_FIRST,
     FRAME_LOCAL,
+    FRAME_UNIT,
     RAFT_KEY,
     FramePlace,
     RecoveredReplica,
     facts_of,
+    unit_of,
 )
 from slipstream.jetstream.store.file.replica_states import LoggedStates
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed
+from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import NOTE
 from slipstream.kernels.log.replay import frame_end, replay_frame
@@ -55,11 +63,15 @@ __all__ = ["Entry", "ReplicaLog"]
 Entry = tuple[int, int, int, bytes]
 """Index, term, kind, data: as the Raft core gives and takes them."""
 
+Control = tuple[int, int, int, bytes, bytes]
+"""A record that is no message: kind, sequence, time, key, payload."""
+
 _NORMAL: Final = 0
 _NEVER: Final = 1 << 62
 _NOTE_HEAD: Final = struct.Struct("<HHI")  # of a record: length of the key, flags, length of the payload
 _NOTE_AT: Final = 64 + 24
 _KEY_AT: Final = 64 + 32
+_FLAGS_AT: Final = 28
 
 
 class ReplicaLog:
@@ -76,7 +88,12 @@ class ReplicaLog:
         "_log",
         "_pins",
         "_places",
+        "_random64",
         "_removals",
+        "_replayed",
+        "_staged",
+        "_staged_controls",
+        "_staged_expiries",
         "_state",
         "_states",
         "expiries",
@@ -92,8 +109,10 @@ class ReplicaLog:
         commits: LogCommits,
         files: PendingFiles,
         states: LoggedStates,
+        random64: Callable[[], int],
     ) -> None:
         """No frame."""
+        self._random64 = random64
         self._state = state
         self._log = log
         self._facts = facts
@@ -105,7 +124,10 @@ class ReplicaLog:
         self._before: int | None = 0  # term of the entry before that, None if nobody knows
         self._before_seq = 0  # the sequence that the log had reached there
         self._places: list[FramePlace] = []
-        self._indexed = 0
+        self._indexed = self._replayed = 0
+        self._staged: MessageIndex | None = None  # messages of a unit that is committed in part
+        self._staged_controls: list[Control] = []
+        self._staged_expiries: list[tuple[int, int]] = []
         self.expiries: list[tuple[int, int]] = []
         """Of messages that were replayed."""
         self.held = _NEVER
@@ -120,7 +142,7 @@ class ReplicaLog:
         """The log was read back, and indexed as far as it is known to be committed."""
         self._first, self._before, self._places = found.first, found.before, found.places
         self._before_seq = found.before_seq
-        self._indexed = found.committed
+        self._indexed = self._replayed = found.committed
         self._states.adopt(found.states)
         self._commits.commit_frames(found.committed)
 
@@ -138,8 +160,14 @@ class ReplicaLog:
 
     @property
     def applied_index(self) -> int:
-        """The last one that readers see. After a start it may be above what the file of votes says: this is certain."""
-        return min(self._indexed, self._commits.committed_frame)
+        """The last one that readers see. After a start it may be above what the file of votes says: this is certain.
+
+        It is never amid a unit.
+        """
+        index = min(self._indexed, self._commits.committed_frame)
+        if index >= self._first and self._places[index - self._first].goes_on:
+            return self._places[index - self._first].unit - 1
+        return index
 
     @property
     def synced_index(self) -> int:
@@ -182,9 +210,16 @@ class ReplicaLog:
     # --- written ----------------------------------------------------------------------------------------------------
 
     def lead(self, term: int) -> None:
-        """This replica leads from now on: its first entry is committed, and so is everything before."""
-        assert self._indexed == self.last_index, "a leader appends behind what is committed"
+        """This replica leads from now on: its first entry is committed, and so is everything before.
+
+        If it led before in this term, it may have left a unit open then: the next frame says that it is given up.
+        """
+        self.commit(self.last_index)  # after a log was opened again, a part of a unit may not be replayed yet
         self._log.writer.epoch = term
+        if self._staged is not None:
+            self._give_up_unit()
+            self._indexed = self.last_index
+            self._log.end_void_unit()
 
     def follow(self) -> bool:
         """This replica leads no more. False: it has indexed what is not committed, and has to be opened again."""
@@ -218,11 +253,12 @@ class ReplicaLog:
                 packed = pack_frame(write.data, at, salt)
                 end = frame_end(write.data, at, salt, self._last_seq)
                 assert packed is not None and end is not None and number == self.last_index + 1
-                self._places.append(FramePlace(epoch, write.segment, write.offset + at, length, *end))
+                unit = unit_of(number, flags, self._last_place)
+                self._places.append(FramePlace(epoch, write.segment, write.offset + at, length, *end, *unit))
                 out.append(packed)
         if out:
             assert self._indexed == self.last_index - len(out), "a leader appends behind what is committed"
-            self._indexed = self.last_index
+            self._indexed = self._replayed = self.last_index
         return out
 
     def write(self, entries: Sequence[Entry]) -> None:
@@ -243,16 +279,21 @@ class ReplicaLog:
                 raise StorageFault(f"entry {index} does not follow {self.last_index}")
             packed = data if kind == _NORMAL and data else _frame_of(index, term, kind, data)
             end = frame_end(packed, 0, 0, self._last_seq)
+            flags, before = _flags_of(packed), self._last_place
+            gives_up = before is not None and before.goes_on and flags & (FRAME_UNIT | FRAME_FIRST) != FRAME_UNIT
+            if gives_up and log.writer.frame_no > log.active.header.frame_no:
+                log.roll()
             put = log.put_frame(packed, index, term) if end is not None else None
             if put is None or end is None:
                 raise StorageFault(f"entry {index} of term {term} is no frame of this log")
             segment, offset = put
-            self._places.append(FramePlace(term, segment, offset, len(packed), *end))
+            self._places.append(FramePlace(term, segment, offset, len(packed), *end, *unit_of(index, flags, before)))
             log.unapplied_seq = segment.last_seq = end[0]
             if facts := facts_of(packed, 0):
                 log.unapplied_facts[index] = facts
             if not (kind == _NORMAL and data) and log.writer.epoch == term and self._indexed == index - 1:
-                self._indexed = index  # a leader's: there is nothing in it to be indexed, and it appends behind it
+                # A leader's: there is nothing in it to be indexed, and it appends behind it.
+                self._indexed = self._replayed = index
 
     def _cut(self, index: int) -> None:
         """Let the log end before this entry."""
@@ -275,19 +316,33 @@ class ReplicaLog:
             StorageFault: a frame cannot be read.
         """
         state, log = self._state, self._log
-        while self._indexed < min(index, self.last_index):
-            place = self._places[self._indexed + 1 - self._first]
+        while self._replayed < min(index, self.last_index):
+            number = self._replayed + 1
+            place = self._places[number - self._first]
+            if self._staged is not None and place.unit in (0, number):
+                self._give_up_unit()
+            into = self._stage(place, number) if place.unit else state.index
             data, at, salt = self._bytes(place)
-            found = replay_frame(data, at, salt, state.index, place.segment.id, place.offset)
+            found = replay_frame(data, at, salt, into, place.segment.id, place.offset)
             if found is None:
-                raise StorageFault(f"frame {self._indexed + 1} cannot be read", path=place.segment.path)
+                raise StorageFault(f"frame {number} cannot be read", path=place.segment.path)
             controls, expiries = found
+            self._replayed = number
+            if place.unit:
+                self._staged_controls += controls
+                self._staged_expiries += expiries
+                if place.goes_on:
+                    continue
+                state.index.absorb(into)
+                controls, expiries = self._staged_controls, self._staged_expiries
+                self._unstage()
             self._removals.replay(controls)
             self._facts.replay(controls)
             self._states.replay(controls)
             self.expiries += expiries
-            self._indexed += 1
-            log.unapplied_facts.pop(self._indexed, None)
+            for applied in range(self._indexed + 1, number + 1):
+                log.unapplied_facts.pop(applied, None)
+            self._indexed = number
             if place.last_ts_ns:
                 log.writer.last_ts = state.committed_ts_ns = place.last_ts_ns
             state.committed_seq = place.last_seq
@@ -295,6 +350,25 @@ class ReplicaLog:
             log.unapplied_seq = 0
         self._states.commit(index)
         return self._commits.commit_frames(index)
+
+    def _stage(self, place: FramePlace, number: int) -> MessageIndex:
+        """Where the messages of a frame are until its unit ends."""
+        if self._staged is None:
+            if place.unit != number:
+                raise StorageFault(f"frame {number} is of a unit whose beginning is not here", path=place.segment.path)
+            self._staged = MessageIndex(self._random64())
+            self._staged.skip_to(self._state.index.last_seq)
+        return self._staged
+
+    def _unstage(self) -> None:
+        self._staged, self._staged_controls, self._staged_expiries = None, [], []
+
+    def _give_up_unit(self) -> None:
+        """It is committed that the open unit is not to be. Its sequences are used."""
+        for number in range(self._indexed + 1, self._replayed + 1):
+            self._places[number - self._first].segment.void = True
+        self._state.index.skip_to(self._places[self._replayed - self._first].last_seq)
+        self._unstage()
 
     def lacks(self, frame: int, term: int) -> bool:
         """Whether a log that ends with this committed frame may take the place of this one.
@@ -347,7 +421,13 @@ class ReplicaLog:
         if frame <= saved or frame < self._first or frame > self._log.writer.synced_upto:
             return None
         epoch = self._places[frame - self._first].epoch
-        return Applied(self._log.uid, frame, epoch, self._log.first_kept, self._states.committed())
+        # A leader of an empty stream skips sequences before that is committed.
+        first_seq = min(self._log.first_kept, self._state.committed_seq + 1)
+        return Applied(self._log.uid, frame, epoch, first_seq, self._states.committed())
+
+    @property
+    def _last_place(self) -> FramePlace | None:
+        return self._places[-1] if self._places else None
 
     @property
     def _last_seq(self) -> int:
@@ -358,6 +438,10 @@ class ReplicaLog:
         """Bytes that hold a frame, where in them, and their salt."""
         data, base, salt = self._log.slice(place.segment.id, place.offset, place.length, place.length)
         return data, place.offset - base, salt
+
+
+def _flags_of(packed: bytes) -> int:
+    return int.from_bytes(packed[_FLAGS_AT : _FLAGS_AT + 4], "little")
 
 
 def _frame_of(index: int, term: int, kind: int, data: bytes) -> bytes:

@@ -24,13 +24,28 @@ from slipstream.kernels.log.replay import frame_end
 from slipstream.kernels.log.segscan import SegmentScan
 from slipstream.kernels.log.transit import frame_heads
 
-__all__ = ["FRAME_LOCAL", "RAFT_KEY", "FramePlace", "RecoveredReplica", "facts_of", "recover_replica"]
+__all__ = [
+    "FRAME_FIRST",
+    "FRAME_LOCAL",
+    "FRAME_UNIT",
+    "RAFT_KEY",
+    "FramePlace",
+    "RecoveredReplica",
+    "facts_of",
+    "recover_replica",
+    "unit_of",
+]
 
 FRAME_LOCAL: Final = 8
 """Flag of frames that are no entries."""
 RAFT_KEY: Final = b"\0raft"
 """How the keys of notes begin that are entries of Raft's own: such a note is never there, its frame is."""
-_FRAME_IN_UNIT: Final = 7
+FRAME_UNIT: Final = 1
+"""Flag of frames of a unit."""
+FRAME_MORE: Final = 2
+"""... that goes on behind them."""
+FRAME_FIRST: Final = 4
+"""... that begins with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,18 @@ class FramePlace:
     last_seq: int
     """Sequence that the log has reached behind it."""
     last_ts_ns: int
+    unit: int = 0
+    """Number of the first frame of the unit that it is a part of; 0 if there is none."""
+    goes_on: bool = False
+    """Whether the unit does not end with it. If the next frame is not of the unit, that was given up."""
+
+
+def unit_of(number: int, flags: int, before: FramePlace | None) -> tuple[int, bool]:
+    """`unit` and `goes_on` of a frame behind another one."""
+    if not flags & FRAME_UNIT:
+        return 0, False
+    continues = before is not None and before.goes_on and not flags & FRAME_FIRST
+    return before.unit if continues and before is not None else number, bool(flags & FRAME_MORE)
 
 
 def facts_of(frame: bytes, salt: int) -> list[Fact]:
@@ -104,7 +131,7 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     """
     applied = read_applied(disk, directory)
     kept = applied.first_seq if applied is not None else 1
-    whole = recover_log(disk, directory, seed=seed, first_id=first_id, first_seq=kept)
+    whole = recover_log(disk, directory, seed=seed, first_id=first_id, first_seq=kept, replicated=True)
     if applied is not None and applied.uid != whole.uid:
         raise StorageFault("what was applied is of another stream", path=directory)
     verbatim: list[Segment] = []
@@ -133,16 +160,19 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
             if flags & FRAME_LOCAL:
                 continue
             end = frame_end(data, offset, segment.header.salt, last_seq)
-            if number != first + len(places) or end is None or flags & _FRAME_IN_UNIT:
+            if number != first + len(places) or end is None:
                 raise StorageFault(f"frame {first + len(places)} cannot be read", path=segment.path)
             last_seq = end[0]
-            places.append(FramePlace(epoch, segment, offset, length, last_seq, end[1]))
+            unit = unit_of(number, flags, places[-1] if places else None)
+            places.append(FramePlace(epoch, segment, offset, length, last_seq, end[1], *unit))
             if saved < number <= committed:
                 said = _said(data[offset : offset + length], segment.header.salt)
                 apply_states(states, [record for record in said if record[0] in (PUT, ADD, REMOVE)])
     last = first + len(places) - 1
     if not first - 1 <= committed <= last:
         raise StorageFault(f"frame {committed} was committed, and the log has {first} to {last}", path=directory)
+    if committed >= first and places[committed - first].goes_on:
+        committed = places[committed - first].unit - 1  # a unit is applied at its end
     if committed == last:
         return RecoveredReplica(
             whole, first, before, verbatim[0].header.first_seq - 1, places, committed, applied, states
@@ -156,6 +186,7 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
         log_end=(behind.segment.header.no, behind.offset),
         with_manifest=False,
         first_seq=kept,
+        replicated=True,
     )
     unapplied = {}
     for number, place in enumerate(places[committed + 1 - first :], committed + 1):

@@ -74,14 +74,14 @@ class FileStore(IndexedReads):
         erasures = LogErasures(state, log, files, disk, options.noise)
         removals = LogRemovals(state, damage, log, erasures)
         appends = LogAppends(state, log, directory)
-        units = Units(state, log, facts, removals, files, options.random64, replicated=options.replicated)
+        units = Units(state, log, facts, removals, files, options.random64)
         states = LoggedStates(log) if options.replicated else None
         commits = LogCommits(state, log, journal, facts, removals, files, disk, directory, states)
         self.replica: ReplicaLog | None = None
         """The same log as Raft has it, if it is replicated."""
         self._applied: AppliedKeeper | None = None
         if states is not None:
-            self.replica = ReplicaLog(state, log, facts, removals, commits, files, states)
+            self.replica = ReplicaLog(state, log, facts, removals, commits, files, states, options.random64)
             self._applied = AppliedKeeper(self.replica, log, states, disk, directory, options.random64)
         manifest = ManifestKeeper(state, damage, log, disk, directory)
         kept = KeptSegments(state, log, options.now_ns)

@@ -13,7 +13,6 @@ from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.state import StoreState
-from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.kernels.index.subjectindex import MessageIndex
 
 __all__ = ["Units"]
@@ -22,7 +21,7 @@ __all__ = ["Units"]
 class Units:
     """Where a unit begins and ends."""
 
-    __slots__ = ("_facts", "_files", "_log", "_random64", "_removals", "_replicated", "_state")
+    __slots__ = ("_facts", "_files", "_log", "_random64", "_removals", "_state")
 
     def __init__(
         self,
@@ -32,8 +31,6 @@ class Units:
         removals: LogRemovals,
         files: PendingFiles,
         random64: Callable[[], int],
-        *,
-        replicated: bool,
     ) -> None:
         """No unit is open."""
         self._state = state
@@ -42,7 +39,6 @@ class Units:
         self._removals = removals
         self._files = files
         self._random64 = random64
-        self._replicated = replicated
 
     @property
     def is_open(self) -> bool:
@@ -53,8 +49,6 @@ class Units:
         """See `Store.begin_atomic`. What was removed before is covered by the commits inside the unit."""
         if self._state.refusal is not None:
             raise self._state.refusal
-        if self._replicated:
-            raise StoreUnavailable("a replicated log takes no atomic units yet")
         if self._removals.is_waiting:
             self._removals.log_waiting()
         self._log.begin_unit(MessageIndex(self._random64()))

@@ -287,10 +287,11 @@ class LogUpkeep:
         return self._manifest.begin()
 
     def _index_file(self) -> IndexFileJob | None:
+        closed = self._log.closed_segments() if self._applied is None else self._applied.decided()
         due = [
             segment
-            for segment in self._log.closed_segments()
-            if (not segment.indexed or segment.scrub_due) and not segment.damaged
+            for segment in closed
+            if (not segment.indexed or segment.scrub_due) and not segment.damaged and not segment.void
         ]
         if not due or (self._commits.in_flight is not None and len(due) <= STORE_UNINDEXED_SEGMENTS_MAX):
             return None  # nothing to do, or better things: it waits for a quiet moment
