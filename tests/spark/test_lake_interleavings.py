@@ -15,7 +15,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -26,9 +26,11 @@ from pyspark.sql import SparkSession
 from slipstream.spark import jobs
 from slipstream.spark.lake import open_lake
 from slipstream.spark.lake.files import read_file
+from slipstream.spark.lake.places import place_at
 from slipstream.spark.lake.work import LEASE_SECONDS, Work
 from slipstream.spark.runtime.errors import SparkSideError
 from slipstream.spark.runtime.target import Reach
+from support.faulty_s3 import BUCKET, FaultyS3
 from support.spark_streams import Streams
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
@@ -38,6 +40,8 @@ SUBJECTS = 3
 STEPS = 12
 JOBS = ("archive", "archive", "drop", "erase", "compact", "vacuum")
 MODULES = ("archive", "compact", "erase")
+STORE_STEPS = 5
+STORE_ORDERS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 40))]
 ORDERS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 120))]
 
 
@@ -108,11 +112,14 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Places:
 class World:
     """A stream, its table, and what has to be true of them."""
 
-    def __init__(self, streams: Streams, name: str, directory: Path, kind: str, places: Places, seed: int) -> None:
+    def __init__(
+        self, streams: Streams, name: str, table: str, kind: str, places: Places, seed: int, store: FaultyS3 | None
+    ) -> None:
         self.streams, self.name, self.kind, self.places = streams, name, kind, places
         self.random = random.Random(seed)
         self.reach = Reach(servers=streams.url)
-        self.table = str(directory / "table")
+        self.table = table
+        self.store = store
         self.published: dict[int, int] = {}  # subject by sequence
         self.doomed: set[int] = set()  # somebody has begun to erase them
         self.erased: set[int] = set()  # and has said that it is done
@@ -162,10 +169,17 @@ class World:
             self.job(first, one)
         self.places.is_dying = False
         if self.random.random() < 0.5:  # the dead are taken for dead, sooner or later
-            for lease in Path(self.table, "_work").glob("*"):
-                moment = time.time() - LEASE_SECONDS - 1
-                os.utime(lease, (moment, moment))
+            self.age_leases()
         self.check()
+
+    def age_leases(self) -> None:
+        moment = time.time() - LEASE_SECONDS - 1
+        if self.store is not None:
+            for name in self.store.names(f"{self.table.removeprefix(f's3://{BUCKET}/')}/_work/"):
+                self.store.objects[name].modified = moment
+            return
+        for lease in Path(self.table, "_work").glob("*"):
+            os.utime(lease, (moment, moment))
 
     def check(self) -> None:
         archived = Counter(self.archived())
@@ -197,11 +211,11 @@ class World:
         self.check()
         assert sorted(self.archived()) == sorted(self.published.keys() - self.doomed), self.said
         assert self.erased == self.doomed
-        for lease in Path(self.table, "_work").glob("*"):
-            os.utime(lease, (0, 0))
+        self.age_leases()
         self.job("vacuum", 0)
         lake = open_lake(self.table)
-        assert {path.name for path in Path(self.table).glob("*.parquet*")} == {file.path for file in lake.files()}
+        left = {entry.name for entry in place_at(self.table).list() if ".parquet" in entry.name}
+        assert left == {file.path for file in lake.files()}
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -209,8 +223,30 @@ class World:
 def test_every_message_stays_where_it_belongs(
     streams: Streams, name: str, tmp_path: Path, kind: str, places: Places, seed: int
 ) -> None:
-    world = World(streams, name, tmp_path, kind, places, seed)
-    for _ in range(STEPS):
+    told(World(streams, name, str(tmp_path / "table"), kind, places, seed, None))
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[FaultyS3]:
+    found = FaultyS3()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("seed", STORE_ORDERS)
+def test_also_in_an_object_store_that_fails(
+    streams: Streams, name: str, store: FaultyS3, kind: str, places: Places, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in store.environment.items():
+        monkeypatch.setenv(variable, value)
+    store.break_with(unavailable=2, lost=2, slow=2, seed=seed)
+    told(World(streams, name, f"s3://{BUCKET}/{name}", kind, places, seed, store), steps=STORE_STEPS)
+    assert store.seen["unavailable"] and store.seen["lost"] and not store.unsigned
+
+
+def told(world: World, steps: int = STEPS) -> None:
+    for _ in range(steps):
         if world.random.random() < 0.6:
             world.publish()
         world.step()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from slipstream.spark.lake import (
@@ -21,6 +20,7 @@ from slipstream.spark.lake import (
 )
 from slipstream.spark.lake.compaction import neighbours, put_in_place, rewritten
 from slipstream.spark.lake.files import COLUMNS, read_file, write_file
+from slipstream.spark.lake.places import joined
 from slipstream.spark.lake.vacuum import make_version
 from slipstream.spark.lake.work import job_of, settle_leases
 
@@ -39,9 +39,7 @@ def open_delta(location: str, stream: str, identity: str | None) -> DeltaStreamT
     Raises:
         LakeError: it is of another stream, or the place is taken by something else.
     """
-    if "://" in location:
-        raise LakeError(f"Delta tables are written to local directories, not to {location}; Iceberg tables go anywhere")
-    place = str(Path(location) / stream)
+    place = joined(location, stream)
     try:
         lake = open_lake(place)
     except NoLake:
@@ -140,7 +138,7 @@ class DeltaStreamTable:
 
         What older versions name stays for `keep_seconds`, as do files that somebody may just have written.
         """
-        paths = list(Path(self.place).glob("part-*.parquet*"))
+        entries = [one for one in self._lake.place.list() if job_of(one.name) is not None]
         live, broken = settle_leases(self.place)
         self._lake.reload()
         if broken:
@@ -148,12 +146,8 @@ class DeltaStreamTable:
         needed = {file.path for file in self._lake.files()} | self._lake.gone()
         oldest = time.time() - max(keep_seconds, 3600.0)
         removed = 0
-        for path in paths:
-            job = job_of(path.name)
-            if job is None or job in live or path.name in needed:
-                continue
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime < oldest:
-                    path.unlink()
-                    removed += 1
+        for entry in entries:
+            if job_of(entry.name) not in live and entry.name not in needed and entry.modified < oldest:
+                self._lake.place.remove(entry.name)
+                removed += 1
         return removed

@@ -270,8 +270,6 @@ def test_a_delta_table_is_an_archive(streams: Streams, client: BulkClient, tmp_p
     lake = open_lake(str(tmp_path / name))
     assert lake.facts.archived_upto == 20
     lake.check_content()
-    with pytest.raises(LakeError, match="local directories"):
-        open_delta("s3://bucket/lake", name, "x/y")
 
 
 def test_files_of_dead_writers_are_swept(streams: Streams, client: BulkClient, tmp_path: Path, name: str) -> None:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slipstream.spark.jobs.deleting import delete_messages
@@ -39,6 +38,7 @@ from slipstream.spark.lake import (
     working,
 )
 from slipstream.spark.lake.erasures import RECORDS
+from slipstream.spark.lake.places import Place, joined, place_at
 from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def erase(
         "reason": reason,
         "asked_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    intent = _intend(Path(record or (Path(location) / RECORDS if location else _RECORDS_HERE)), about)
+    records = record or (joined(location, RECORDS) if location else _RECORDS_HERE)
+    intent = _intend(place_at(records), about)
     live = _erase_in_stream(reach, stream, subjects, location, say) if stream else []
     hit: dict[str, _Rewritten] = {}
     vacuumed = Vacuumed(0, 0)
@@ -126,7 +127,7 @@ def erase(
         "done_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     about["sha256"] = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-    report.figures["record"] = _finish(intent, about)
+    report.figures["record"] = _finish(records, intent, about)
     report.figures |= {
         "stream_messages": about["stream_messages"],
         "archive_messages": about["archive_messages"],
@@ -199,14 +200,12 @@ def _rewrite_without(item: _RewriteWithout) -> Result:
 
 def _without(item: _RewriteWithout) -> Result:
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     from slipstream.spark.lake.files import COLUMNS, matching, read_file, write_file
 
-    with pq.ParquetFile(item.path) as file:
-        found = 0
-        for batch in file.iter_batches(columns=["subject"]):
-            found += pc.sum(matching(batch.column(0), item.wish.subjects)).as_py() or 0
+    found = 0
+    for batch in read_file(item.path, ["subject"]):
+        found += pc.sum(matching(batch.column(0), item.wish.subjects)).as_py() or 0
     if not found:
         return {"erased": 0, "file": None}
 
@@ -218,30 +217,26 @@ def _without(item: _RewriteWithout) -> Result:
     return {"erased": found, "file": None if written is None else written.as_json()}
 
 
-def _intend(directory: Path, record: dict[str, Any]) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
+def _intend(records: Place, record: dict[str, Any]) -> str:
+    """Note what is about to be done, before anything is; the name of the note."""
     name = hashlib.sha256(json.dumps([record["subjects"], record["stream"]]).encode()).hexdigest()[:16]
-    intent = directory / f"{name}.intent.json"
-    if not intent.exists():
-        _write(intent, record)
+    intent = f"{name}.intent.json"
+    with suppress(FileExistsError):  # the same erasure, which did not end
+        records.create(intent, _text(record))
     return intent
 
 
-def _finish(intent: Path, record: dict[str, Any]) -> str:
+def _finish(location: str, intent: str, record: dict[str, Any]) -> str:
+    records = place_at(location)
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    done = intent.with_name(f"{moment}-{intent.name.partition('.')[0]}-{record['sha256'][:8]}.json")
-    _write(done, record)
-    intent.unlink(missing_ok=True)  # the same erasure may run twice at a time
-    return str(done)
+    done = f"{moment}-{intent.partition('.')[0]}-{record['sha256'][:8]}.json"
+    records.write(done, _text(record))
+    records.remove(intent)  # the same erasure may run twice at a time
+    return joined(location, done)
 
 
-def _write(path: Path, record: dict[str, Any]) -> None:
-    unfinished = path.with_name(f".{path.name}")
-    with open(unfinished, "w") as file:
-        json.dump(record, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
+def _text(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, indent=2).encode()
 
 
 def _ranges(sequences: list[int]) -> list[list[int]]:

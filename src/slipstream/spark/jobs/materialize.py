@@ -8,6 +8,7 @@ made of the same bucket is replaced.
 from __future__ import annotations
 
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from slipstream.spark.jobs.ranges import (
 )
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, at_once
+from slipstream.spark.lake.places import is_object_store, place_at
 from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
@@ -167,8 +169,10 @@ def _check_place(location: str, bucket: str) -> None:
     """
     from deltalake import DeltaTable
 
-    place = Path(location)
-    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+    if is_object_store(location):
+        if not place_at(location).list("_delta_log") and not place_at(location).list():
+            return
+    elif not Path(location).exists() or (Path(location).is_dir() and not any(Path(location).iterdir())):
         return
     if not DeltaTable.is_deltatable(location):
         raise JobError(f"{location} is there already and is no table of a bucket; name another place")
@@ -194,13 +198,26 @@ def _zoned(batches: pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, zoned())
 
 
+def _staging(frame: DataFrame, location: str) -> Path:
+    """Where Spark's files are before they are the table: beside it, so that all its machines reach it.
+
+    Raises:
+        JobError: there is no such place.
+    """
+    if not is_object_store(location):
+        place = Path(location)
+        return place.parent / f".{place.name}.{uuid.uuid4().hex}"
+    if not (frame.sparkSession.conf.get("spark.master") or "local").startswith("local"):
+        raise JobError("a table in an object store is made by a session on this machine: local[*]")
+    return Path(tempfile.gettempdir()) / f"slipstream-{uuid.uuid4().hex}"
+
+
 def _replace_table(frame: DataFrame, location: str, bucket: str, revision: int) -> int:
     """Let Spark write Parquet files, then make them the table in one commit."""
     import pyarrow.dataset as dataset
     from deltalake import CommitProperties, Transaction, write_deltalake
 
-    place = Path(location)
-    staged = place.parent / f".{place.name}.{uuid.uuid4().hex}"
+    staged = _staging(frame, location)
     try:
         frame.write.parquet(str(staged))
         files: Any = dataset.dataset(str(staged), format="parquet")

@@ -12,6 +12,7 @@ from slipstream.spark.jobs.ranges import stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError
 from slipstream.spark.lake import Lake, Wish, open_lake
+from slipstream.spark.lake.places import is_object_store
 from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def replay(
 def _table_id(lake: Lake) -> str:
     """What tells an archive from another one of the same stream: a Delta table has a number, others have a place."""
     if lake.format != "delta":
-        return os.path.realpath(lake.location)
+        return lake.location if is_object_store(lake.location) else os.path.realpath(lake.location)
     from deltalake import DeltaTable
 
     return str(DeltaTable(lake.location).metadata().id)

@@ -7,27 +7,15 @@ that the stream had when it was archived. Messages below the first file's range 
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from slipstream.spark.runtime.errors import SparkSideError
+from slipstream.spark.lake.errors import LakeConflict, LakeError, NoLake
+from slipstream.spark.lake.places import place_at
 
 __all__ = ["Archived", "Lake", "LakeConflict", "LakeError", "LakeFile", "NoLake", "Wish"]
-
-
-class LakeError(SparkSideError):
-    """A lake table is missing, belongs to another stream, or was changed by somebody else meanwhile."""
-
-
-class NoLake(LakeError):
-    """There is no table at all."""
-
-
-class LakeConflict(LakeError):
-    """Somebody else made a version since this one was read; nothing was changed. `reload`, look, and try again."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +83,7 @@ class Lake(ABC):
     def __init__(self, location: str) -> None:
         """Name the place: a local directory, or whatever the format's library can reach."""
         self.location = location
+        self.place = place_at(location)
 
     @property
     @abstractmethod
@@ -157,7 +146,7 @@ class Lake(ABC):
         """
         for file in files:
             try:
-                size = os.path.getsize(self.path_of(file))
+                size = self.place.size(file.path)
             except FileNotFoundError:
                 raise LakeError(f"{self.path_of(file)} is gone: it was removed before its job was done") from None
             if size != file.size:
@@ -176,7 +165,7 @@ class Lake(ABC):
         self.check_files(files)
         for file in files:
             try:
-                rows = pq.read_metadata(self.path_of(file)).num_rows
+                rows = pq.read_metadata(self.place.source(file.path)).num_rows
             except (OSError, pa.ArrowInvalid) as error:
                 raise LakeError(f"{self.path_of(file)} cannot be read: {error}") from error
             if rows != file.rows:

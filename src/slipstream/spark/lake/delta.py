@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 import uuid
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, NoLake
@@ -131,15 +130,16 @@ class DeltaLake(Lake):
         )
         try:
             self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
-        except CommitFailedError as error:
-            raise LakeConflict(f"somebody else changed {self.location} meanwhile: {error}") from error
         except DeltaError as error:
-            if not self._log_file(before + 1).exists():
+            # The store may have done it and lost its answer: what is there says whose it is.
+            found = self._commit_text(before + 1)
+            if found is None:
                 raise LakeError(f"the table at {self.location} cannot be changed: {error}") from error
-            raise LakeConflict(f"somebody else changed {self.location} meanwhile: {error}") from error
+            if mark not in found:
+                raise LakeConflict(f"somebody else changed {self.location} meanwhile: {error}") from error
         self.reload()
         # Somebody may have made another version since; the one after ours before says whether it is ours.
-        if mark not in self._log_file(before + 1).read_text():
+        if mark not in (self._commit_text(before + 1) or ""):
             raise LakeConflict(
                 f"somebody else changed {self.location} meanwhile: version {self.version} after {before}"
             )
@@ -159,13 +159,19 @@ class DeltaLake(Lake):
         """
         self._again(lambda: self._table.create_checkpoint())
         named = {file.path for file in self.files()}
-        for path in sorted((Path(self.location) / _LOG).glob("[0-9]*")):
-            version = int(path.name.partition(".")[0])
-            if version < self.version and ".checkpoint." in path.name:
-                path.unlink(missing_ok=True)
-            elif version <= self.version and path.name.endswith(".json"):
+        for name in sorted(entry.name for entry in self.place.list(_LOG) if entry.name[0].isdigit()):
+            version = int(name.partition(".")[0])
+            if version < self.version and ".checkpoint." in name:
+                self.place.remove(f"{_LOG}/{name}")
+            elif version <= self.version and name.endswith(".json"):
                 with suppress(FileNotFoundError):
-                    _redact(path, named)
+                    self._redact(f"{_LOG}/{name}", named)
+
+    def _redact(self, name: str, named: set[str]) -> None:
+        redacted = _redacted(self.place.read(name).decode(), named)
+        if redacted is not None:
+            # Delta takes the times of versions from the files.
+            self.place.write(name, redacted.encode(), keep_time=True)
 
     def _again(self, call: Callable[[], _T]) -> _T:
         """Call something that reads the log, on the newest version if that of ours cannot be read any more."""
@@ -175,8 +181,12 @@ class DeltaLake(Lake):
             self.reload()
             return call()
 
-    def _log_file(self, version: int) -> Path:
-        return Path(self.location) / _LOG / f"{version:020}.json"
+    def _commit_text(self, version: int) -> str | None:
+        """What the log says of a version; None if there is no such version."""
+        try:
+            return self.place.read(f"{_LOG}/{version:020}.json").decode()
+        except FileNotFoundError:
+            return None
 
 
 def _files(table: DeltaTable) -> list[LakeFile]:
@@ -202,10 +212,10 @@ def _file(row: dict[str, Any]) -> LakeFile:
     )
 
 
-def _redact(path: Path, named: set[str]) -> None:
-    """Take the subjects from what a commit says about files that are gone."""
+def _redacted(text: str, named: set[str]) -> str | None:
+    """A commit without the subjects of files that are gone; None if it says nothing of them."""
     lines, is_changed = [], False
-    for line in path.read_text().splitlines():
+    for line in text.splitlines():
         action = json.loads(line)
         added = action.get("add")
         if added and added["path"] not in named and added.get("stats"):
@@ -215,16 +225,7 @@ def _redact(path: Path, named: set[str]) -> None:
                 added["stats"] = json.dumps(statistics)
                 line, is_changed = json.dumps(action), True
         lines.append(line)
-    if not is_changed:
-        return
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    times = path.stat()
-    with open(unfinished, "w") as file:
-        file.write("\n".join(lines))
-        file.flush()
-        os.fsync(file.fileno())
-    os.utime(unfinished, ns=(times.st_atime_ns, times.st_mtime_ns))  # Delta takes the times of versions from them
-    os.replace(unfinished, path)
+    return "\n".join(lines) if is_changed else None
 
 
 def _statistics(file: LakeFile) -> str:

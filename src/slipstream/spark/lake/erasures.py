@@ -8,14 +8,12 @@ nothing else, and costs nothing if its messages are archived after all.
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
-from slipstream.spark.lake.syncing import sync_directory
+from slipstream.spark.lake.places import place_at
 
 __all__ = ["RECORDS", "is_erased", "note_erased"]
 
@@ -25,24 +23,18 @@ _ENDING: Final = ".sequences.json"
 
 def note_erased(location: str, ranges: Sequence[Sequence[int]]) -> None:
     """Note that sequences of the stream are about to be erased; both ends of a range are inside."""
-    directory = Path(location) / RECORDS
-    directory.mkdir(exist_ok=True)
-    name = f"{uuid.uuid4().hex}{_ENDING}"
-    unfinished = directory / f".{name}"
-    with open(unfinished, "w") as file:
-        json.dump([list(one) for one in ranges], file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(unfinished, directory / name)
-    sync_directory(directory)
+    name = f"{RECORDS}/{uuid.uuid4().hex}{_ENDING}"
+    place_at(location).create(name, json.dumps([list(one) for one in ranges]).encode())
 
 
 def is_erased(location: str, first: int, last: int) -> bool:
     """Whether all sequences from `first` to `last` were erased."""
     ranges: list[list[int]] = []
-    for path in (Path(location) / RECORDS).glob(f"[!.]*{_ENDING}"):
-        with suppress(FileNotFoundError, ValueError):
-            ranges += json.loads(path.read_text())
+    place = place_at(location)
+    for entry in place.list(RECORDS):
+        if entry.name.endswith(_ENDING) and not entry.name.startswith("."):
+            with suppress(FileNotFoundError, ValueError):
+                ranges += json.loads(place.read(f"{RECORDS}/{entry.name}"))
     for low, high in sorted(ranges):
         if low > first:
             break

@@ -6,11 +6,9 @@ times grow, so they take next to no space; subjects are kept once each.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +16,7 @@ import pyarrow.parquet as pq
 
 from slipstream.bulk.arrow import HEADERS_TYPE
 from slipstream.spark.lake.base import LakeFile, Wish
-from slipstream.spark.lake.syncing import sync_directory
+from slipstream.spark.lake.places import is_object_store, place_at, split_path
 
 __all__ = ["COLUMNS", "SCHEMA", "filtered", "read_file", "write_file"]
 
@@ -46,7 +44,7 @@ def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, job: str, c
     """Write messages into one file of a table; it has its name when it is complete and synced.
 
     Args:
-        directory: of the table, local.
+        directory: of the table.
         batches: columns `COLUMNS`, in the order of sequences.
         job: who writes it; see `work`.
         codec: `zstd`, `snappy` or `none`.
@@ -55,35 +53,28 @@ def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, job: str, c
         What a commit needs to know; None if there were no messages, and no file.
     """
     name = f"part-{job}-{uuid.uuid4().hex}.parquet"
-    unfinished = os.path.join(directory, f"{name}.unfinished")
     seen = _Statistics()
-    try:
-        with open(unfinished, "wb") as sink:
-            writer = pq.ParquetWriter(
-                sink,
-                SCHEMA,
-                compression=codec,
-                compression_level=1 if codec == "zstd" else None,
-                use_dictionary=["subject", "stream"],
-                column_encoding=_ENCODINGS,
-                write_statistics=_STATISTICS,
-                write_batch_size=_WRITE_BATCH_ROWS,
-                write_page_index=True,
-            )
-            with writer:
-                for batch in _grouped(batches):
-                    writer.write_table(batch, row_group_size=_ROW_GROUP_ROWS)
-                    seen.add(batch)
-            sink.flush()
-            os.fsync(sink.fileno())
-        if not seen.rows:
-            return None
-        os.rename(unfinished, os.path.join(directory, name))
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(unfinished)
-    sync_directory(directory)
-    return seen.file(name, os.path.getsize(os.path.join(directory, name)))
+
+    def write(sink: BinaryIO) -> bool:
+        writer = pq.ParquetWriter(
+            sink,
+            SCHEMA,
+            compression=codec,
+            compression_level=1 if codec == "zstd" else None,
+            use_dictionary=["subject", "stream"],
+            column_encoding=_ENCODINGS,
+            write_statistics=_STATISTICS,
+            write_batch_size=_WRITE_BATCH_ROWS,
+            write_page_index=True,
+        )
+        with writer:
+            for batch in _grouped(batches):
+                writer.write_table(batch, row_group_size=_ROW_GROUP_ROWS)
+                seen.add(batch)
+        return seen.rows > 0
+
+    size = place_at(directory).fill(name, write)
+    return None if size is None else seen.file(name, size)
 
 
 def read_file(path: str, columns: Iterable[str], wish: Wish | None = None) -> Iterator[pa.RecordBatch]:
@@ -94,7 +85,9 @@ def read_file(path: str, columns: Iterable[str], wish: Wish | None = None) -> It
     """
     columns = list(columns)
     needed = list(dict.fromkeys([*columns, *(_looked_at(wish) if wish is not None else ())]))
-    with pq.ParquetFile(path) as file:
+    location, name = split_path(path)
+    # Columns of a row group in few requests, where each takes its time.
+    with pq.ParquetFile(place_at(location).source(name), pre_buffer=is_object_store(location)) as file:
         groups = _row_groups(file.metadata, wish or Wish())
         for batch in file.iter_batches(batch_size=65_536, row_groups=groups, columns=needed) if groups else ():
             if wish is not None:

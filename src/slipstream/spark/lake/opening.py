@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from slipstream.spark.lake.base import Archived, Lake, LakeError, NoLake
+from slipstream.spark.lake.places import Place, is_object_store, place_at
 from slipstream.spark.lake.plain import LOG_DIRECTORY, PlainLake
 
 __all__ = ["FORMATS", "create_lake", "open_lake"]
 
 FORMATS = ("delta", "parquet")
 _DELTA_LOG = "_delta_log"
-_VERSION = "[0-9]*.json"
+_VERSION = re.compile(r"[0-9]+\.json")
 
 
 def open_lake(location: str) -> Lake:
@@ -20,9 +22,10 @@ def open_lake(location: str) -> Lake:
     Raises:
         LakeError: there is none.
     """
-    if any((Path(location) / LOG_DIRECTORY).glob(_VERSION)):
+    place = place_at(location)
+    if _has_versions(place, LOG_DIRECTORY):
         return PlainLake(location)
-    if not (Path(location) / _DELTA_LOG).is_dir():
+    if not _has_versions(place, _DELTA_LOG):
         raise NoLake(f"there is no table at {location}")
     from slipstream.spark.lake.delta import DeltaLake
 
@@ -37,8 +40,7 @@ def create_lake(location: str, facts: Archived, kind: str = "delta") -> Lake:
     """
     if kind not in FORMATS:
         raise LakeError(f"there is no format {kind!r}; there are {', '.join(FORMATS)}")
-    place = Path(location)
-    if place.exists() and not _is_free(place):
+    if not _is_free(location):
         raise LakeError(f"{location} is there already and is no table of ours")
     if kind == "parquet":
         return PlainLake.create(location, facts)
@@ -47,8 +49,17 @@ def create_lake(location: str, facts: Archived, kind: str = "delta") -> Lake:
     return DeltaLake.create(location, facts)
 
 
-def _is_free(place: Path) -> bool:
-    """Whether a directory holds nothing but the log of a table whose maker died before the first version."""
-    if not place.is_dir() or any(one.name not in (LOG_DIRECTORY, _DELTA_LOG) for one in place.iterdir()):
-        return False
-    return not any(any((place / log).glob(_VERSION)) for log in (LOG_DIRECTORY, _DELTA_LOG))
+def _is_free(location: str) -> bool:
+    """Whether a place holds nothing, or the log of a table whose maker died before the first version."""
+    if not is_object_store(location):
+        path = Path(location)
+        if path.exists() and (
+            not path.is_dir() or any(one.name not in (LOG_DIRECTORY, _DELTA_LOG) for one in path.iterdir())
+        ):
+            return False
+    place = place_at(location)
+    return not place.list() and not any(_has_versions(place, log) for log in (LOG_DIRECTORY, _DELTA_LOG))
+
+
+def _has_versions(place: Place, log: str) -> bool:
+    return any(_VERSION.fullmatch(entry.name) for entry in place.list(log))

@@ -3,30 +3,30 @@
     <table>/part-*.parquet
     <table>/_slipstream/0000000007.json      version 7: facts and files
 
-A version is a file that is written under another name, synced, and linked to its name, which fails if it is taken: so
-of two writers one is told. Old versions stay until `vacuum`, which empties them: a name that was free again could be
-taken by a writer that still builds on the version before, and nobody would ever see what it wrote.
+A version is a file under a name that only one of two writers can take (`places`): the other is told. Old versions stay
+until `vacuum`, which empties them: a name that was free again could be taken by a writer that still builds on the
+version before, and nobody would ever see what it wrote.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final
 
 from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, NoLake
-from slipstream.spark.lake.syncing import sync_directory
+from slipstream.spark.lake.places import Entry, place_at
 
 __all__ = ["LOG_DIRECTORY", "PlainLake"]
 
 LOG_DIRECTORY: Final = "_slipstream"
-_EMPTIED: Final = '{"emptied": true}'
+_EMPTIED: Final = b'{"emptied": true}'
+_VERSION: Final = re.compile(r"([0-9]+)\.json")
 _EMPTIED_SECONDS: Final = 30 * 86_400.0  # no writer builds on a version that was replaced so long ago
 _RELOADS: Final = 100  # versions that may be made while we look for the newest
 
@@ -43,16 +43,13 @@ class PlainLake(Lake):
             LakeError: there is none.
         """
         super().__init__(location)
-        self._log = Path(location) / LOG_DIRECTORY
         self.reload()
 
     @classmethod
     def create(cls, location: str, facts: Archived) -> PlainLake:
         """Make an empty table for a stream."""
-        log = Path(location) / LOG_DIRECTORY
-        log.mkdir(parents=True, exist_ok=True)
         try:
-            _write_once(log / _name(0), _document(facts, [], "create"))
+            place_at(location).create(_name(0), _document(facts, [], "create"))
         except FileExistsError as error:
             raise LakeConflict(f"somebody else made a table at {location} just now; run this again") from error
         return cls(location)
@@ -97,7 +94,7 @@ class PlainLake(Lake):
             [*(file for file in self._files if file.path not in gone), *add], key=lambda file: file.first_seq
         )
         try:
-            _write_once(self._log / _name(self._version + 1), _document(facts, files, operation))
+            self.place.create(_name(self._version + 1), _document(facts, files, operation))
         except FileExistsError as error:
             raise LakeConflict(f"somebody else changed {self.location} meanwhile") from error
         self._version += 1
@@ -114,21 +111,24 @@ class PlainLake(Lake):
         return older - named
 
     def forget(self) -> None:
-        for version in self._versions():
-            path = self._log / _name(version)
+        for version, entry in sorted(self._entries().items()):
             if version >= self._version:
                 break
-            if path.stat().st_size > len(_EMPTIED):
-                _replace(path, _EMPTIED)
-            elif time.time() - path.stat().st_mtime > _EMPTIED_SECONDS:
-                path.unlink()
+            if entry.size > len(_EMPTIED):
+                self.place.write(_name(version), _EMPTIED)
+            elif time.time() - entry.modified > _EMPTIED_SECONDS:
+                self.place.remove(_name(version))
+
+    def _entries(self) -> dict[int, Entry]:
+        entries = self.place.list(LOG_DIRECTORY)
+        return {int(found[1]): entry for entry in entries if (found := _VERSION.fullmatch(entry.name))}
 
     def _versions(self) -> list[int]:
-        return sorted(int(path.stem) for path in self._log.glob("[0-9]*.json"))
+        return sorted(self._entries())
 
     def _read(self, version: int) -> tuple[Archived, list[LakeFile]]:
         try:
-            document = json.loads((self._log / _name(version)).read_text())
+            document = json.loads(self.place.read(_name(version)))
             if document.get("emptied"):
                 raise _Emptied(f"version {version} of the table at {self.location} was vacuumed")
             return Archived(**document["facts"]), [LakeFile(**file) for file in document["files"]]
@@ -143,32 +143,11 @@ class _Emptied(LakeError):
 
 
 def _name(version: int) -> str:
-    return f"{version:010}.json"
+    return f"{LOG_DIRECTORY}/{version:010}.json"
 
 
-def _document(facts: Archived, files: Sequence[LakeFile], operation: str) -> str:
-    return json.dumps({"operation": operation, "facts": asdict(facts), "files": [file.as_json() for file in files]})
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Write a file that must not be there yet."""
-    unfinished = _written(path.parent, text)
-    try:
-        os.link(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
-def _replace(path: Path, text: str) -> None:
-    os.replace(_written(path.parent, text), path)
-
-
-def _written(directory: Path, text: str) -> Path:
-    """A file under a name of its own, synced."""
-    path = directory / f".{uuid.uuid4().hex}"
-    with open(path, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    return path
+def _document(facts: Archived, files: Sequence[LakeFile], operation: str) -> bytes:
+    """A manifest; the mark is no other's, so that who wrote it knows it again."""
+    named = [file.as_json() for file in files]
+    about = {"operation": operation, "mark": uuid.uuid4().hex, "facts": asdict(facts), "files": named}
+    return json.dumps(about).encode()

@@ -7,11 +7,10 @@ stays: files of jobs that run (they remove what they do not commit themselves), 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from slipstream.spark.lake.base import Lake, LakeConflict, LakeError
+from slipstream.spark.lake.places import Entry
 from slipstream.spark.lake.work import UNKNOWN_SECONDS, job_of, settle_leases
 
 __all__ = ["Vacuumed", "make_version", "vacuum"]
@@ -35,7 +34,7 @@ def vacuum(lake: Lake) -> Vacuumed:
     """
     # The order is what makes this safe. A file that is listed has a lease, or its job is done, and then the version
     # that is read last names it; a job that lost its lease cannot build on that version.
-    paths = list(Path(lake.location).glob("*.parquet*"))
+    entries = [entry for entry in lake.place.list() if ".parquet" in entry.name]
     live, broken = settle_leases(lake.location)
     lake.reload()
     if broken:
@@ -43,13 +42,13 @@ def vacuum(lake: Lake) -> Vacuumed:
     gone = lake.gone()
     named = {file.path for file in lake.files()}
     removed = in_flight = 0
-    for path in paths:
-        if path.name in named:
+    for entry in entries:
+        if entry.name in named:
             continue
-        if path.name not in gone and job_of(path.name) in live:
+        if entry.name not in gone and job_of(entry.name) in live:
             in_flight += 1
-        elif path.name in gone or _is_orphan(path):
-            path.unlink(missing_ok=True)
+        elif entry.name in gone or _is_orphan(entry):
+            lake.place.remove(entry.name)
             removed += 1
     lake.forget()
     return Vacuumed(removed, in_flight)
@@ -70,9 +69,5 @@ def make_version(lake: Lake) -> None:
     raise LakeError(f"{lake.location} is changed all the time; try again later")
 
 
-def _is_orphan(path: Path) -> bool:
-    if job_of(path.name) is not None:
-        return True
-    with suppress(FileNotFoundError):
-        return time.time() - path.stat().st_mtime > UNKNOWN_SECONDS
-    return False
+def _is_orphan(entry: Entry) -> bool:
+    return job_of(entry.name) is not None or time.time() - entry.modified > UNKNOWN_SECONDS

@@ -22,10 +22,10 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from slipstream.spark.lake.base import Archived, LakeError, LakeFile
+from slipstream.spark.lake.places import place_at
 from slipstream.spark.runtime.repeating import repeating
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def job_of(name: str) -> str | None:
 class Work:
     """One job's writing to one table."""
 
-    def __init__(self, lake: Lake, job: str, lease: Path) -> None:
+    def __init__(self, lake: Lake, job: str, lease: str) -> None:
         """Use `working`."""
         self.lake = lake
         self.job = job
@@ -80,23 +80,25 @@ class Work:
         self.lake.reload()
         named = {file.path for file in self.lake.files()}
         removed = 0
-        for path in Path(self.lake.location).glob(f"part-{self.job}-*"):
-            if path.name not in named:
-                path.unlink(missing_ok=True)
+        for entry in self.lake.place.list():
+            if entry.name.startswith(f"part-{self.job}-") and entry.name not in named:
+                self.lake.place.remove(entry.name)
                 removed += 1
         return removed
 
     def renew(self) -> None:
         """Say that this job still runs; a lease that was broken stays so."""
-        with suppress(OSError):
-            os.utime(self._lease)
+        with suppress(OSError, LakeError):
+            self.lake.place.touch(self._lease)
 
     def _check(self, files: Sequence[LakeFile]) -> None:
-        if not self._lease.exists():
+        try:
+            self.lake.place.size(self._lease)
+        except FileNotFoundError:
             raise LakeError(
                 f"this job did nothing for more than {LEASE_SECONDS:.0f} s, so that another one removed its files from "
                 f"{self.lake.location}; nothing was changed, run it again"
-            )
+            ) from None
         self.lake.check_files(files)
 
 
@@ -109,10 +111,9 @@ def working(lake: Lake, operation: str) -> Iterator[Work]:
         operation: what the job is, for people who look.
     """
     job = uuid.uuid4().hex[:16]
-    lease = Path(lake.location) / _DIRECTORY / job
-    lease.parent.mkdir(exist_ok=True)
+    lease = f"{_DIRECTORY}/{job}"
     about = {"operation": operation, "host": socket.gethostname(), "process": os.getpid(), "began": int(time.time())}
-    lease.write_text(json.dumps(about))
+    lake.place.write(lease, json.dumps(about).encode())
     work = Work(lake, job, lease)
     try:
         with repeating(LEASE_SECONDS / _RENEWALS, work.renew, f"lease of {operation}"):
@@ -120,7 +121,8 @@ def working(lake: Lake, operation: str) -> Iterator[Work]:
     finally:
         with suppress(LakeError, OSError):  # the next vacuum does it
             work.discard()
-        lease.unlink(missing_ok=True)
+        with suppress(LakeError, OSError):
+            lake.place.remove(lease)
 
 
 def settle_leases(location: str) -> tuple[set[str], int]:
@@ -132,11 +134,11 @@ def settle_leases(location: str) -> tuple[set[str], int]:
     live: set[str] = set()
     broken = 0
     now = time.time()
-    for path in (Path(location) / _DIRECTORY).glob("*"):
-        with suppress(FileNotFoundError):
-            if now - path.stat().st_mtime < LEASE_SECONDS:
-                live.add(path.name)
-            else:
-                path.unlink()
-                broken += 1
+    place = place_at(location)
+    for entry in place.list(_DIRECTORY):
+        if now - entry.modified < LEASE_SECONDS:
+            live.add(entry.name)
+        elif not entry.name.startswith("."):  # one that is being written has no name yet
+            place.remove(f"{_DIRECTORY}/{entry.name}")
+            broken += 1
     return live, broken
