@@ -386,12 +386,13 @@ def injection(calls_of_each: int) -> Figures:
 def raft(seeds: int) -> Figures:
     """A Raft group over a plain log and over the store's, whole replicas in a storm, seed by seed, and mutants that the
     same checks must catch."""
+    from support.move_world import MovingStorm
     from support.raft_sim import Mutant, RaftSim, Violation  # needs the Raft core, which not everybody has built
     from support.raft_store_sim import StoreMutant, StoreSim
     from support.replica_world import Storm
 
     broken: list[str] = []
-    acked = elections = stored = read = 0
+    acked = elections = stored = read = moves = 0
     for seed in range(seeds):
         for kind in (RaftSim, StoreSim):
             try:
@@ -404,11 +405,13 @@ def raft(seeds: int) -> Figures:
         nodes, limited = 5 if seed % 5 == 0 else 3, {"padding": 3000, "max_msgs": 5} if seed % 2 else {}
         try:
             storm = Storm(seed, nodes=nodes, steps=200, **limited).run()
+            moving = MovingStorm(seed, steps=200, **limited).run()
         except AssertionError as error:
             broken.append(f"Storm {seed}: {error}")
             continue
-        stored += len(storm.acked)
-        read += storm.read
+        stored += len(storm.acked) + len(moving.acked)
+        read += storm.read + moving.read
+        moves += moving.moves
     caught: dict[Mutant | StoreMutant, int] = dict.fromkeys((*Mutant, *StoreMutant), 0)
     tried = min(max(seeds, 40), 1_000)
     for mutant in caught:
@@ -427,6 +430,7 @@ def raft(seeds: int) -> Figures:
             "leaders elected": elections,
             "publishes acknowledged by whole replicas": stored,
             "reads of them": read,
+            "wishes for other servers": moves,
             "seeds that failed": len(broken),
         },
         broken,

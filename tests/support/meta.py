@@ -43,4 +43,5 @@ def assignment(
         preferred=peers[0],
         cluster="C1",
         created_ns=created_ns,
+        founders=peers if len(peers) > 1 else [],
     )

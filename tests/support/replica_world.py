@@ -101,13 +101,21 @@ class Node:
 class Cluster:
     """So many of them, and time."""
 
+    node_type: type[Node] = Node
+
     def __init__(
-        self, nodes: int = 3, *, seed: int = 1, replica: type[StreamReplica] = StreamReplica, **config: Any
+        self,
+        nodes: int = 3,
+        *,
+        seed: int = 1,
+        replica: type[StreamReplica] = StreamReplica,
+        copies: int = 0,
+        **config: Any,
     ) -> None:
         self.rng = random.Random(seed)
         self.replica = replica
         self.ids = list(range(1, nodes + 1))
-        asked = StreamConfig(name="S", subjects=["s.>"], num_replicas=nodes, **config)
+        asked = StreamConfig(name="S", subjects=["s.>"], num_replicas=copies or nodes, **config)
         self.config = checked(asked, World().account.config_context())
         self.now = 0
         self.loss, self.delay = 0.0, 1
@@ -119,7 +127,7 @@ class Cluster:
         self._numbers = itertools.count()
         self._replies = itertools.count(1)
         self.founders = list(self.ids)
-        self.nodes = {id_: Node(self, id_) for id_ in self.ids}
+        self.nodes = {id_: self.node_type(self, id_) for id_ in self.ids}
         for node in self.nodes.values():
             node.start()
 
@@ -269,10 +277,12 @@ class Cluster:
 class Storm:
     """Clients publish while everything happens to the servers; at the end all of it is healed, and compared."""
 
+    cluster_type: type[Cluster] = Cluster
+
     def __init__(self, seed: int, *, nodes: int = 3, steps: int = 150, padding: int = 0, **options: Any) -> None:
         """`padding` makes segments fill up, so that those go of which nothing is kept."""
         self.padding = bytes(padding)
-        self.cluster = Cluster(nodes, seed=seed, **options)
+        self.cluster = self.cluster_type(nodes, seed=seed, **options)
         self.rng = random.Random(seed)
         self.steps = steps
         self.acked: dict[int, bytes] = {}
@@ -320,14 +330,18 @@ class Storm:
         """What was acknowledged before is in what a follower shows when it may be read."""
         newest = max(self.acked, default=0)
 
+        replica = node.replica
+        if replica is None:
+            return  # it keeps nothing now
+
         def read() -> None:
-            store = node.replica.readable
+            store = replica.readable
             if store is not None and node.is_up:
                 self.read_behind += 1
                 if store.committed_seq < newest:
                     self.stale.append(f"{newest} was acknowledged, and {node.id} shows {store.committed_seq}")
 
-        node.replica.reads.read(read)
+        replica.reads.read(read)
 
     def accident(self) -> None:
         cluster, rng, chance = self.cluster, self.rng, self.rng.random()

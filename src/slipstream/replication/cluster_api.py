@@ -31,9 +31,11 @@ from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.descriptions import DESCRIBE, LIST, USAGE, Described, DescribeStream, ListStreams
+from slipstream.replication.ids import short_id
 from slipstream.replication.meta.checks import AccountRules, changed_config, new_config, tier_of
 from slipstream.replication.meta.entries import Assignment, stream_key
 from slipstream.replication.meta.group import MetaGroup
+from slipstream.replication.meta.moves import changed_assignment, without_peer
 from slipstream.replication.meta.placement import place
 from slipstream.replication.stepdown import next_leader
 from slipstream.units import SECOND_NS
@@ -62,12 +64,10 @@ class ClusterApi:
         register("STREAM.LIST", "stream_list_response", self.list, error_fields={**_PAGING, "streams": []})
         register("STREAM.LEADER.STEPDOWN.*", "stream_leader_stepdown_response", self.step_down)
         register("CONSUMER.LEADER.STEPDOWN.*.*", "consumer_leader_stepdown_response", self.step_down)
-        for pattern, response_type in (
-            ("STREAM.PEER.REMOVE.*", "stream_remove_peer_response"),
-            ("STREAM.PEER.EVACUATE.*", "stream_evacuate_peer_response"),
-            ("STREAM.CANCEL_MOVE.*", "stream_cancel_move_response"),
-        ):
-            register(pattern, response_type, self.refuse, checks_level=False)
+        # Both move what is there and lose nothing, so there is nothing that one does and the other does not.
+        for call in ("STREAM.PEER.REMOVE.*", "STREAM.PEER.EVACUATE.*"):
+            register(call, "stream_remove_peer_response", self.remove_peer)
+        register("STREAM.CANCEL_MOVE.*", "stream_cancel_move_response", self.refuse, checks_level=False)
 
     # --- streams ----------------------------------------------------------------------------------------------------
 
@@ -98,7 +98,35 @@ class ClusterApi:
         config = asked.config()
         judge_stream(request, config, held.config_of(config.name))
         config, existing = changed_config(config, held, self._rules(), pedantic=asked.pedantic)
-        self._agree(request, msgspec.structs.replace(existing, config=config), "modify", {})
+        leader = self._node.leader_of(existing)
+        self._agree(request, changed_assignment(existing, config, draft, self._node.around, leader), "modify", {})
+
+    def remove_peer(self, request: ApiRequest) -> None:
+        """Have another server keep a stream in the place of one."""
+        if bodies.is_empty(request.body):
+            raise TableError(table.BAD_REQUEST)
+        asked = bodies.decode(bodies.STREAM_PEER, request)
+        if not asked.peer:
+            raise TableError(table.BAD_REQUEST)
+        meta = self._meta()
+        assert meta.draft is not None
+        found = meta.draft.find(self._account.name, request.names[0])
+        if found is None:
+            raise TableError(table.STREAM_NOT_FOUND)
+        peer = next((one for one in found.hosts if asked.peer in (self._node.name_of(one), short_id(one))), None)
+        if peer is None:
+            raise TableError(table.CLUSTER_PEER_NOT_MEMBER)
+        if not found.is_replicated:
+            raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
+        wanted = without_peer(found, peer, meta.draft, self._node.around)
+
+        def done(is_done: bool) -> None:
+            if is_done:
+                request.respond({"success": True})
+            else:
+                request.fail(TableError(table.CLUSTER_NOT_AVAIL))
+
+        meta.propose([wanted], done)
 
     def delete(self, request: ApiRequest) -> None:
         """Remove a stream."""
@@ -163,7 +191,7 @@ class ClusterApi:
 
         question = DescribeStream(assignment.account, assignment.name, assignment.group, meta.handed_seq)
         cancel_timer = self._account.ports.call_later(_MADE_WITHIN_NS, late)
-        cancel_question = self._node.calls.ask(assignment.peers, DESCRIBE, msgspec.msgpack.encode(question), answered)
+        cancel_question = self._node.calls.ask(assignment.hosts, DESCRIBE, msgspec.msgpack.encode(question), answered)
 
         def end() -> None:
             cancel_timer()
@@ -289,7 +317,7 @@ class ClusterApi:
         if replica is None or assignment is None or replica.group is None:
             request.respond({"success": True})
             return
-        target = next_leader(request.body, self._node, assignment.peers, replica.group.lags())
+        target = next_leader(request.body, self._node, replica.group.votes.voters, replica.group.lags())
         request.respond({"success": True})
         replica.group.transfer(target)
 
@@ -329,4 +357,5 @@ def new_assignment(
         cluster=placed.cluster,
         created_ns=account.ports.now_ns(),
         restoring=restoring,
+        founders=placed.peers if len(placed.peers) > 1 else [],
     )

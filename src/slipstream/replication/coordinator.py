@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
+import msgspec
+
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
@@ -30,6 +32,7 @@ from slipstream.replication.ids import NO_NODE, group_name, short_id
 from slipstream.replication.meta.entries import Assignment, Node
 from slipstream.replication.meta.founding import Charter
 from slipstream.replication.meta.group import MetaGroup
+from slipstream.replication.meta.moves import Left, Settled, noted
 from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.meta.responsibility import Responsibility, StreamRole, who_answers
 from slipstream.replication.meta.state import MetaState
@@ -44,8 +47,10 @@ __all__ = ["CALLS_GROUP", "ClusterPlace", "Coordinator"]
 CALLS_GROUP: Final = 1 << 63
 """In the place of a group's number: servers among themselves."""
 _QUESTION, _ANSWER = 1, 2  # kinds of messages of it
+_NOTE: Final = "note"  # what is said of a stream that moved
+_SAID: Final = msgspec.msgpack.Decoder(Settled | Left)
 _LEADERLESS_TICKS: Final = 30
-_REFUSED: Final = ("STREAM.PEER.", "STREAM.CANCEL_MOVE.")  # what clusters cannot do yet
+_REFUSED: Final = ("STREAM.CANCEL_MOVE.",)  # what clusters cannot do yet
 
 
 class ClusterPlace(Protocol):
@@ -116,7 +121,16 @@ class Coordinator:
         self._ticks = 0
         groups = place.groups
         self.hosting = Hosting(
-            place.node.id, disk, directory, options, groups, ports, account, self._stream_changed, self._stream_released
+            place.node.id,
+            disk,
+            directory,
+            options,
+            groups,
+            ports,
+            account,
+            self._stream_changed,
+            self._stream_released,
+            self._say,
         )
         """The streams that are kept here."""
         self._descriptions = Descriptions(account, self.hosting, lambda: place.meta)
@@ -169,12 +183,29 @@ class Coordinator:
     def _answer(self, method: str, body: bytes, answer: Answer) -> None:
         if method == REMOVED:
             self._leave()
+        elif method == _NOTE:
+            self._note(body)
         elif not self.restores.handle(method, body, answer):
             self._descriptions.handle(method, body, answer)
 
     def _tell_all(self, method: str, body: bytes) -> None:
         """Say something to all servers that nobody answers."""
         self.calls.ask(self.online, method, body, lambda *_: None)()
+
+    def _say(self, said: Settled | Left) -> None:
+        """A stream that is led here is where it should be, or one that was here is gone: the meta leader notes it."""
+        if self.meta is not None and self.meta.leader != NO_NODE:
+            body = msgspec.msgpack.encode(said)
+            self.calls.ask([self.meta.leader], _NOTE, body, lambda _node, _body: None)()
+
+    def _note(self, body: bytes) -> None:
+        """Another server says so. What makes no sense is dropped."""
+        with suppress(msgspec.DecodeError, UnicodeError):
+            said = _SAID.decode(body)
+            if self.meta is not None and self.meta.draft is not None:
+                changed = noted(self.meta.draft.find(said.account, said.stream), said)
+                if changed is not None:
+                    self.meta.propose([changed], lambda _: None)
 
     # --- what the meta group tells (`MetaListener`) -------------------------------------------------------------------
 
@@ -258,6 +289,12 @@ class Coordinator:
         founders = dict(zip(charter.voters, charter.members, strict=True)) if charter is not None else {}
         return founders.get(node, "")
 
+    def leader_of(self, assignment: Assignment) -> int:
+        """Who leads a stream, as far as it is known here."""
+        replica = self.hosting.replica(assignment.account, assignment.name)
+        group = replica.group if replica is not None else None
+        return group.leader if group is not None else NO_NODE
+
     def stream(self, account: str, name: str) -> StreamRole:
         """See `ClusterView`."""
         assignment = self.state.find(account, name)
@@ -266,8 +303,9 @@ class Coordinator:
         here = self.hosting.view(account, name)
         if here is not None:
             return here
-        there = sum(peer in self.online for peer in assignment.peers)
-        return StreamRole.ELSEWHERE if there > len(assignment.peers) // 2 else StreamRole.LEADERLESS
+        keep = assignment.moving_from or assignment.peers
+        there = sum(peer in self.online for peer in keep)
+        return StreamRole.ELSEWHERE if there > len(keep) // 2 else StreamRole.LEADERLESS
 
     def step_down(self, body: bytes) -> Callable[[], None]:
         """The leader of the meta group is to be another: what has it be so.
@@ -287,9 +325,9 @@ class Coordinator:
         Whether there is anything that others are about to lead.
         """
         handed = False
-        for assignment, group in self.hosting.leading():
+        for _, group in self.hosting.leading():
             with suppress(ApiError):
-                group.transfer(next_leader(b"", self, assignment.peers, group.lags()))
+                group.transfer(next_leader(b"", self, group.votes.voters, group.lags()))
                 handed = True
         if self.is_meta_leader:
             with suppress(ApiError):
@@ -384,7 +422,12 @@ class Coordinator:
         if leader != NO_NODE:
             out["leader"] = self.name_of(leader)
         lags = group.lags() if group is not None else {}
-        out["replicas"] = [self._peer(peer, lags) for peer in assignment.peers if peer != leader]
+        joins = set(assignment.peers) - set(group.votes.voters) if group is not None and assignment.is_moving else ()
+        out["replicas"] = [
+            {**self._peer(peer, lags), "current": False} if peer in joins else self._peer(peer, lags)
+            for peer in assignment.hosts
+            if peer != leader
+        ]
         return out
 
     def _peer(self, peer: int, lags: Mapping[int, int]) -> dict[str, object]:
@@ -414,7 +457,7 @@ class Coordinator:
         if host is None or group is None or self._told.get(assignment.group) == group.term:
             return
         self._told[assignment.group] = group.term
-        others = [self._peer(peer, group.lags()) for peer in assignment.peers if peer != self.node.id]
+        others = [self._peer(peer, group.lags()) for peer in assignment.hosts if peer != self.node.id]
         own = {"name": self.node.name, "current": True, "active": 0, "peer": short_id(self.node.id)}
         fields = {"stream": assignment.name, "leader": self.node.name, "replicas": [own, *others]}
         host.advisories.publish(f"STREAM.LEADER_ELECTED.{assignment.name}", "stream_leader_elected", fields)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 from slipstream_raft import (
@@ -43,14 +43,16 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.ids import NO_NODE
+from slipstream.replication.member_steps import MemberKind, move_of
 from slipstream.replication.quiescence import RestPoint
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
-__all__ = ["Group", "GroupFacts", "GroupLog", "GroupPorts", "MemberKind"]
+__all__ = ["Group", "GroupFacts", "GroupLog", "GroupPorts"]
 
-MemberKind = Literal["voter", "learner", "gone"]
 _CHANGES: Final[dict[MemberKind, int]] = {"voter": ADD_VOTER, "learner": ADD_LEARNER, "gone": REMOVE}
 _LEADER: Final = "leader"
+_REPLICATE: Final = "statereplicate"  # how Raft calls a member that is sent what is new
+_VOTE_ANSWERS: Final = (6, 18)  # kinds of Raft's messages: to a request for a vote, and for a vote in advance
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +188,13 @@ class Group:
         self._transfer_ticks = 0  # a transfer may still be under way
         self._saving = 0  # version of the votes that are being saved
         self._holding = False
+        self._knows = not votes.floor_index  # what it may have promised before it was made
         self._ended = False
         self._draining = False
         self._ready: Ready | None = None  # taken, and waits for its votes
-        self._waiting: deque[tuple[int, int, list[tuple[int, int, bytes]]]] = deque()
-        """Of each `Ready` that is not on disk: its number, the index that has to be synced, what is sent then."""
+        self._waiting: deque[tuple[int, int, list[tuple[int, int, bytes]], Sequence[Entry]]] = deque()
+        """Of each `Ready` that is not on disk: its number, the index that has to be synced, what is sent then, and its
+        entries."""
         self._far_behind: set[int] = set()
         self._first_index = log.first_index  # as the core knows it
         self._ticks_to_hold = 0
@@ -246,12 +250,36 @@ class Group:
         """Whether nothing waits for a disk or for whoever holds it."""
         return not (self._saving or self._holding or self._waiting)
 
+    @property
+    def may_vote(self) -> bool:
+        """Whether it has all that its votes promise: see `Votes.floor_index`."""
+        if not self._knows:
+            last = (self._log.terms()[-1][1], self._log.last_index)
+            self._knows = last >= (self._votes.floor_term, self._votes.floor_index)
+        return self._knows
+
     def lags(self) -> dict[int, int]:
         """On a leader: how many entries each of the others is known to miss."""
         if self._ended or not self.is_leader:
             return {}
         status = self._node.status()
         return {node: status.last_index - matched for node, (matched, *_) in status.progress if node != self.node}
+
+    def caught_up(self, entries: int) -> set[int]:
+        """On a leader: the members that answer, and have all, or are sent what is new and miss no more than so many."""
+        if self._ended or not self.is_leader:
+            return set()
+        status = self._node.status()
+        last = status.last_index
+
+        def is_near(matched: int, state: str) -> bool:
+            return matched == last or (state == _REPLICATE and matched >= last - entries)
+
+        return {
+            node
+            for node, (matched, _, state, is_active, _) in status.progress
+            if node == self.node or (is_active and is_near(matched, state))
+        }
 
     def facts(self) -> GroupFacts:
         """What monitoring shows."""
@@ -275,7 +303,8 @@ class Group:
         self._transfer_ticks = max(self._transfer_ticks - 1, 0)
         if self._leads and not self._ended:
             self._hold()
-        self._do(lambda: self._node.tick())
+        if self.is_leader or self.may_vote:
+            self._do(lambda: self._node.tick())
         seen = (self.term, self._log.last_index, self._read_number)
         self._quiet_ticks = self._quiet_ticks + 1 if seen == self._last_seen else 0
         self._last_seen = seen
@@ -296,16 +325,18 @@ class Group:
             self._step_down()
         return False
 
-    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> bool:
-        """Propose another membership: what becomes of which node. False: not now.
+    def change(self, changes: Sequence[tuple[MemberKind, int]], move: int = 0) -> bool:
+        """Propose another membership: what becomes of which node, and for which wish. False: not now.
 
         More than one change at once makes a joint state, which has to be left: nothing in the list. The entry is Raft's
         own: it is written now, so whatever the leader appended before must be proposed.
         """
         joint = 2 if len(changes) > 1 else 0
-        steps = [(_CHANGES[kind], node) for kind, node in changes]
+        steps, context = [(_CHANGES[kind], node) for kind, node in changes], move.to_bytes(8, "big") if move else None
         try:
-            return self._leads and self._do(lambda: self._node.propose_conf_change(steps, transition=joint))
+            return self._leads and self._do(
+                lambda: self._node.propose_conf_change(steps, transition=joint, context=context)
+            )
         except RaftError:
             return False
 
@@ -314,7 +345,7 @@ class Group:
         if self._ended or not self._waiting:
             return
         synced = self._log.synced_index
-        done = max((number for number, index, _ in self._waiting if index <= synced), default=0)
+        done = max((number for number, index, *_ in self._waiting if index <= synced), default=0)
         if done:
             self._do(lambda: self._persist(done))
 
@@ -329,9 +360,11 @@ class Group:
         self._holding = True
 
     def resume(self, log: GroupLog) -> None:
-        """Go on with this log: all it has is on disk."""
+        """Go on with this log: all it has is on disk. What Raft takes to be on its way there is written again."""
         self._log = log
         self._holding = False
+        if not self._ended:
+            self._write_again()
         self.persisted()
         self._drain()
 
@@ -376,7 +409,8 @@ class Group:
 
     def campaign(self) -> None:
         """Ask for votes now."""
-        self._do(lambda: self._node.campaign())
+        if self.may_vote:
+            self._do(lambda: self._node.campaign())
 
     def unreachable(self, node: int) -> None:
         """Something for this node was lost on the way."""
@@ -529,7 +563,8 @@ class Group:
         votes = self._votes
         for index, _, kind, data in ready.committed:
             if kind != NORMAL and index > votes.applied_conf:
-                votes = _with_membership(votes, index, self._node.apply_conf_change(kind, data))
+                members = self._node.apply_conf_change(kind, data)
+                votes = _with_membership(votes, index, members, max(votes.move, move_of(data)))
         if votes is not self._votes or (term, vote) != (votes.term, votes.vote):
             hint = min(commit, self.applied)  # what is applied is synced, and its memberships are in these votes
             self._votes = replace(votes, version=votes.version + 1, term=term, vote=vote, commit=hint)
@@ -543,7 +578,7 @@ class Group:
         if ready.entries:
             log.write(ready.entries)
         # Answers leave in their order: one that promises nothing new waits for those before it all the same.
-        self._waiting.append((ready.number, log.last_index, ready.persisted_messages))
+        self._waiting.append((ready.number, log.last_index, ready.persisted_messages, ready.entries))
         if log.synced_index == log.last_index:
             self._persist(ready.number)
         else:
@@ -561,12 +596,25 @@ class Group:
         if self._confirmed:
             self._let_read()
 
+    def _write_again(self) -> None:
+        """Entries of Raft's own, such as a membership, may have been in the memory of the log that was before."""
+        log = self._log
+        try:
+            for *_, entries in self._waiting:
+                log.write(entries)
+        except StorageFault as fault:
+            self.fail(fault)
+            return
+        if log.synced_index != log.last_index:
+            self._ports.sync_log()
+
     def _persist(self, number: int) -> None:
         """All up to this `Ready` is on disk."""
         self._node.on_persist_ready(number)
         while self._waiting and self._waiting[0][0] <= number:
-            for to, _, message in self._waiting.popleft()[2]:
-                self._ports.send(to, message)
+            for to, kind, message in self._waiting.popleft()[2]:
+                if kind not in _VOTE_ANSWERS or self.may_vote:
+                    self._ports.send(to, message)
 
     def _let_read(self) -> None:
         while self._confirmed and self._confirmed[0][0] <= self.applied and not self._holding:
@@ -610,7 +658,7 @@ def _tell(reads: Sequence[Callable[[bool], None]], *, leads: bool) -> None:
         read(leads)
 
 
-def _with_membership(votes: Votes, index: int, membership: ConfState) -> Votes:
+def _with_membership(votes: Votes, index: int, membership: ConfState, move: int) -> Votes:
     voters, learners, outgoing, next_learners, auto_leave = membership
     return replace(
         votes,
@@ -620,4 +668,5 @@ def _with_membership(votes: Votes, index: int, membership: ConfState) -> Votes:
         next_learners=next_learners,
         auto_leave=auto_leave,
         applied_conf=index,
+        move=move,
     )

@@ -4,7 +4,7 @@ A stream with one copy is an ordinary one of its account. One with several is a 
 account only while this server leads it.
 
     assigned ──► files made ──► replica, or stream        another configuration ──► the leader takes it
-    gone, or another of the same name ──► ended ──► files removed
+    gone, elsewhere, or another of the same name ──► ended ──► files removed     other servers ──► the leader moves it
 
 What this is not: who decides (`meta`), or who is asked (`cluster_api`).
 """
@@ -26,7 +26,9 @@ from slipstream.replication.direct_replica import DirectReplica
 from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
 from slipstream.replication.ids import NO_NODE
+from slipstream.replication.member_moves import MemberMoves
 from slipstream.replication.meta.entries import Assignment
+from slipstream.replication.meta.moves import Left, Settled
 from slipstream.replication.meta.responsibility import StreamRole
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.replica_host import ReplicaHost
@@ -41,14 +43,26 @@ _LOOK_TICKS = 10  # how often it is looked for
 class _Kept:
     """A stream of this server."""
 
-    __slots__ = ("assignment", "direct", "ended", "error", "files", "host", "leader", "leaderless_ticks", "replica")
+    __slots__ = (
+        "assignment",
+        "direct",
+        "ended",
+        "error",
+        "host",
+        "is_begun",
+        "leader",
+        "leaderless_ticks",
+        "left_by",
+        "replica",
+    )
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
         self.replica: StreamReplica | None = None
-        self.files: ReplicaFiles | None = None
         self.host: ReplicaHost | None = None
+        self.is_begun = False  # its files are being made, or were
         self.ended = False
+        self.left_by = 0  # ended by this wish; 0: for good
         self.error: str | None = None
         self.leaderless_ticks = 0
         self.leader = NO_NODE  # the last that was known
@@ -69,6 +83,7 @@ class Hosting:
         account: Callable[[str], JetStreamAccount | None],
         changed: Callable[[Assignment], None],
         released: Callable[[Assignment], None],
+        say: Callable[[Settled | Left], None],
     ) -> None:
         """None yet.
 
@@ -82,6 +97,7 @@ class Hosting:
             account: an account by its name, if it may use JetStream here.
             changed: is told of a stream that is led by another server now, or by this one.
             released: is told of one that was held back here for a backup, and is led by another server now.
+            say: tells the meta group's leader, perhaps in vain.
         """
         self._node = node
         self._disk = disk
@@ -94,6 +110,11 @@ class Hosting:
         self._released = released
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._ticks = 0
+        self._moving: set[tuple[str, str]] = set()  # of those: whose servers change
+        self._going: set[int] = set()  # groups whose files are about to be removed
+        self._left: dict[tuple[str, str], Left] = {}  # whose files were removed, which is to be said
+        self._say = say
+        self._moves = MemberMoves(node, say)
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -164,7 +185,15 @@ class Hosting:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """A tick has passed. There may be many streams, so they are looked at now and then."""
+        """A tick has passed. There may be many streams, so leaders are looked for now and then."""
+        self._moves.tick()
+        for said in self._left.values():
+            if said.group not in self._going and self._moves.is_due:
+                self._say(said)
+        for key in self._moving:
+            kept = self._kept[key]
+            if kept.replica is not None and kept.replica.stream is not None:
+                self._moves.look(kept.assignment, kept.replica)
         self._ticks += 1
         if self._ticks % _LOOK_TICKS:
             return
@@ -175,17 +204,38 @@ class Hosting:
 
     def assigned(self, old: Assignment | None, new: Assignment | None) -> None:
         """The meta group has agreed on something else."""
-        if old is not None and (new is None or new.group != old.group or self._node not in new.peers):
-            self._end(old)
-        if new is None or self._node not in new.peers:
+        left = new.left_at(self._node) if new is not None else 0
+        is_here = new is not None and self._node in new.hosts and not left
+        is_same = old is not None and new is not None and old.uid == new.uid
+        if old is not None:
+            self._left.pop((old.account, old.name), None)
+            if not (is_here and is_same):
+                self._end(old, left_by=(left or new.move) if is_same and new is not None else 0)
+        if new is None:
             return
-        kept = self._kept.get((new.account, new.name))
+        if left:
+            self._leave(new, left)
+        elif is_here:
+            self._keep(new)
+
+    def _keep(self, assignment: Assignment) -> None:
+        """A stream is to be kept here, from now on or as before."""
+        kept = self._kept.get((assignment.account, assignment.name))
         if kept is None:
-            self._begin(new)
+            kept = self._kept[assignment.account, assignment.name] = _Kept(assignment)
+        kept.assignment = assignment
+        if assignment.is_moving:
+            self._moving.add((assignment.account, assignment.name))
         else:
-            kept.assignment = new
+            self._moving.discard((assignment.account, assignment.name))
+            self._moves.forget(assignment.group)
+        if self._account(assignment.account) is None:
+            return
+        if kept.is_begun:
             self._follow_config(kept)
             self._look_at_direct(kept)
+        else:
+            self._make(kept)
 
     def open_restored(self, assignment: Assignment) -> None:
         """All of a backup is there: the stream is open from now on."""
@@ -200,7 +250,7 @@ class Hosting:
     def account_opened(self, account: JetStreamAccount) -> None:
         """An account may use JetStream here from now on."""
         for (name, _), kept in list(self._kept.items()):
-            if name == account.name and kept.replica is None:
+            if name == account.name and not kept.is_begun:
                 self._make(kept)
 
     def close(self) -> None:
@@ -219,14 +269,9 @@ class Hosting:
                 host.release_stream(kept.assignment.name)
             kept.ended = True
         self._kept.clear()
+        self._moving.clear()
 
     # --- inside -----------------------------------------------------------------------------------------------------
-
-    def _begin(self, assignment: Assignment) -> None:
-        kept = _Kept(assignment)
-        self._kept[assignment.account, assignment.name] = kept
-        if self._account(assignment.account) is not None:
-            self._make(kept)
 
     def _make(self, kept: _Kept) -> None:
         if kept.assignment.is_replicated:
@@ -235,6 +280,7 @@ class Hosting:
         assignment, host = kept.assignment, self._account(kept.assignment.account)
         if host is None or assignment.restoring:
             return
+        kept.is_begun = True
         if host.streams.get(assignment.name) is not None:
             self._follow_config(kept)
             return
@@ -252,27 +298,41 @@ class Hosting:
 
     def _make_replica(self, kept: _Kept) -> None:
         assignment = kept.assignment
-        files = ReplicaFiles(self._disk, f"{self._directory}/{assignment.group}", self._options)
-        kept.files = files
+        if kept.is_begun or assignment.group in self._going:
+            return  # the files of an earlier stay are removed first
+        kept.is_begun = True
+        files = self._files(assignment)
         config = assignment.config
         if config.compression is not Compression.NONE:
             self._log("WRN", assignment, 'has copies, which are not compressed yet: "compression" has no effect')
-        faults: list[StorageFault] = []
+        found: list[bool | StorageFault] = []
 
         def create() -> None:
-            stored = to_stored(config, assignment.created_ns)
             try:
-                files.create(assignment.uid, stored, assignment.peers, first_seq=max(config.first_seq, 1))
+                found.append(
+                    files.create(
+                        assignment.uid,
+                        to_stored(config, assignment.created_ns),
+                        assignment.founders,
+                        first_seq=max(config.first_seq, 1),
+                        floor=(assignment.floor_term, assignment.floor_index),
+                        move=assignment.move,
+                    )
+                )
             except StorageFault as fault:
-                faults.append(fault)
+                found.append(fault)
 
         def created() -> None:
             host = self._account(assignment.account)
-            if faults:
-                self._log("ERR", assignment, f"could not be made: {faults[0]}")
-            elif kept.ended:
-                self._destroy(kept)
-            elif host is not None:
+            if isinstance(found[0], StorageFault):
+                self._log("ERR", assignment, f"could not be made: {found[0]}")
+            if kept.ended:
+                self._remove(kept.assignment, kept.left_by)
+            elif found[0] is False:
+                kept.is_begun = False  # what is agreed on since has yet to be heard of
+                if kept.assignment is not assignment:
+                    self._make(kept)
+            elif found[0] is True and host is not None:
                 kept.host = ReplicaHost(
                     host, lambda: kept.assignment.restoring, lambda: self._released(kept.assignment)
                 )
@@ -285,7 +345,7 @@ class Hosting:
                     self._groups,
                     host.ports,
                     on_change=lambda _: self._leader_changed(kept),
-                    leads_first=assignment.preferred == self._node,
+                    leads_first=assignment.preferred == self._node and not assignment.move,
                 )
                 kept.replica.start()
 
@@ -337,36 +397,62 @@ class Hosting:
 
         host.change_stream(assignment.config, done)
 
-    def _end(self, assignment: Assignment) -> None:
+    def _end(self, assignment: Assignment, left_by: int = 0) -> None:
+        """Keep a stream no longer; `left_by`: others go on with it."""
         kept = self._kept.pop((assignment.account, assignment.name), None)
-        if kept is None:
-            return
-        kept.ended = True
-        self._look_at_direct(kept)
         host = self._account(assignment.account)
-        if kept.replica is not None:
-            kept.replica.stop(partial(self._destroy, kept), deleted=True)
+        self._moving.discard((assignment.account, assignment.name))
+        self._moves.forget(assignment.group)
+        if kept is None:
+            if not left_by and assignment.move:
+                self._remove(assignment)  # that it left once need not be known any more
+            return
+        kept.ended, kept.left_by = True, left_by
+        self._look_at_direct(kept)
+        if assignment.is_replicated and kept.is_begun:
+            self._going.add(assignment.group)
+            if kept.replica is not None:
+                kept.replica.stop(partial(self._remove, assignment, left_by), deleted=not left_by)
         elif not assignment.is_replicated and host is not None:
             if assignment.name in host.streams:
                 host.delete_stream(assignment.name, lambda _: None)
             else:
                 host.drop_found(assignment.name, assignment.created_ns)
 
-    def _destroy(self, kept: _Kept) -> None:
-        files, faults = kept.files, list[StorageFault]()
-        assert files is not None
+    def _leave(self, assignment: Assignment, move: int) -> None:
+        """This server left the group of a stream: its files go, and that is said until it is noted."""
+        said = Left(assignment.account, assignment.name, assignment.group, self._node, move)
+        self._left[assignment.account, assignment.name] = said
+        if assignment.group not in self._going:
+            self._going.add(assignment.group)
+            self._remove(assignment, move)
 
-        def destroy() -> None:
+    def _remove(self, assignment: Assignment, left_by: int = 0) -> None:
+        """Nothing works on the files of a replica: they go."""
+        files, faults = self._files(assignment), list[StorageFault]()
+
+        def remove() -> None:
             try:
-                files.destroy()
+                if left_by:
+                    files.leave(left_by)
+                else:
+                    files.destroy()
             except StorageFault as fault:
                 faults.append(fault)
 
-        def destroyed() -> None:
+        def removed() -> None:
             if faults:
-                self._log("ERR", kept.assignment, f"could not be removed: {faults[0]}")
+                self._log("ERR", assignment, f"could not be removed: {faults[0]}")
+            else:
+                self._going.discard(assignment.group)
+            again = self._kept.get((assignment.account, assignment.name))
+            if again is not None and not again.is_begun:
+                self._make(again)
 
-        self._ports.run_blocking(destroy, destroyed)
+        self._ports.run_blocking(remove, removed)
+
+    def _files(self, assignment: Assignment) -> ReplicaFiles:
+        return ReplicaFiles(self._disk, f"{self._directory}/{assignment.group}", self._options)
 
     def _log(self, level: str, assignment: Assignment, text: str) -> None:
         self._ports.log(level, f"Stream '{assignment.account} > {assignment.name}' {text}")

@@ -1,6 +1,7 @@
 """The directory of one replica.
 
     VOTE         term, vote and membership; a replica without it was never more than begun
+    LEFT         the number of a wish by which a replica left the group; one that was made by an earlier wish is removed
     log/         the store
     log.import/  segments of another replica, which are to take its place
 
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
+from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.jetstream.store.file.segment_import import SegmentImport, remove_import, replace_by_import
@@ -25,6 +27,7 @@ from slipstream.jetstream.store.file.votes import VOTE_NAME, VoteFile, Votes
 
 __all__ = ["ReplicaFiles"]
 
+_LEFT: Final = "LEFT"
 _NORMAL: Final = 0  # kind of an entry that is no change of the membership
 _READ_BYTES: Final = 1 << 20
 
@@ -45,15 +48,35 @@ class ReplicaFiles:
         """Whether a replica was made here, or begun."""
         return VOTE_NAME in self._disk.list_dir(self.directory)
 
-    def create(self, uid: bytes, config: bytes, voters: Sequence[int], *, first_seq: int = 1) -> None:
+    def create(
+        self,
+        uid: bytes,
+        config: bytes,
+        voters: Sequence[int],
+        *,
+        first_seq: int = 1,
+        floor: tuple[int, int] = (0, 0),
+        move: int = 0,
+    ) -> bool:
         """Make a replica that has nothing, of a group that was founded by these. Nothing happens if it is there.
+
+        False: by a later wish than `move` this server left the group, and has nothing of it. Who starts again may know
+        less than when it ended, and must not begin anew with an earlier floor.
+
+        `floor` is the term and the index of an entry that the group has: see `Votes.floor_index`. Nobody who leads in
+        an earlier term is believed.
 
         Raises:
             StorageFault: the disk refused.
         """
         try:
-            if self._votes.load() is not None:
-                return
+            left, there = self._left(), self._votes.load()
+            if there is not None and left <= there.made_by:
+                return True
+            if left:
+                self._remove_replica()
+            if move <= left and left:
+                return False
             disk = self._disk
             if self.is_there:  # begun, and cut short before anything was in it
                 disk.remove(f"{self.directory}/{VOTE_NAME}")
@@ -70,7 +93,10 @@ class ReplicaFiles:
             FileStore.create(
                 disk, self._log, uid=uid, config=config, options=self._options(), first_seq=first_seq
             ).let_go()
-            self._votes.save(Votes(version=1, voters=list(voters)))
+            term, index = floor
+            votes = Votes(version=1, term=term, voters=list(voters), floor_term=term, floor_index=index, made_by=move)
+            self._votes.save(votes)
+            return True
         except OSError as error:
             raise StorageFault(str(error), path=self.directory) from error
 
@@ -121,24 +147,51 @@ class ReplicaFiles:
             raise StorageFault(str(error), path=self.directory) from error
         taken.finish(self._options())
 
-    def destroy(self) -> None:
-        """Remove all of it. The votes go first: what is left then was never more than begun.
+    def leave(self, move: int) -> None:
+        """Remove the replica; that it left by this wish stays known.
 
         Raises:
             StorageFault: the disk refused.
         """
         try:
-            if self.is_there:
-                self._disk.remove(f"{self.directory}/{VOTE_NAME}")
-                self._disk.sync_dir(self.directory)
-            if self._disk.is_dir(self._log):
-                self._remove_log()
-            remove_import(self._disk, self._log)
             if self._disk.is_dir(self.directory):
+                if self._left() < move:
+                    write_whole_file(self._disk, f"{self.directory}/{_LEFT}", b"%d" % move)
+                    self._disk.sync_dir(self.directory)
+                self._remove_replica()
+        except OSError as error:
+            raise StorageFault(str(error), path=self.directory) from error
+
+    def destroy(self) -> None:
+        """Remove all of it.
+
+        Raises:
+            StorageFault: the disk refused.
+        """
+        try:
+            self._remove_replica()
+            if self._disk.is_dir(self.directory):
+                for name in self._disk.list_dir(self.directory):
+                    self._disk.remove(f"{self.directory}/{name}")
                 self._disk.remove_dir(self.directory)
                 self._disk.sync_dir(self.directory.rsplit("/", 1)[0])
         except OSError as error:
             raise StorageFault(str(error), path=self.directory) from error
+
+    def _left(self) -> int:
+        """By which wish a replica left, 0 if none did."""
+        if _LEFT not in self._disk.list_dir(self.directory):
+            return 0
+        return int(self._disk.read(f"{self.directory}/{_LEFT}", 0, 20))
+
+    def _remove_replica(self) -> None:
+        """The votes go first: what is left then was never more than begun."""
+        if self.is_there:
+            self._disk.remove(f"{self.directory}/{VOTE_NAME}")
+            self._disk.sync_dir(self.directory)
+        if self._disk.is_dir(self._log):
+            self._remove_log()
+        remove_import(self._disk, self._log)
 
     def _remove_log(self) -> None:
         for name in self._disk.list_dir(self._log):

@@ -37,8 +37,9 @@ from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower import FollowerWork
 from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
-from slipstream.replication.group import Group, MemberKind
+from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
+from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.replication.settings import DEFAULTS, GroupSettings
@@ -106,7 +107,8 @@ class StreamReplica:
         self._when_synced: Callable[[], None] | None = None
         self._known_leader = 0
         self._reads: list[Callable[[bool], None]] = []  # of this turn
-        self._changes: list[Sequence[tuple[MemberKind, int]]] = []  # of the membership, to be proposed
+        self._changes: list[tuple[Sequence[tuple[MemberKind, int]], int]] = []  # of the membership, to be proposed
+        self._changed_at = 0  # where the last of them is in the log
         self._stays = False  # the store may go on without being read back
         self._saves_votes = False
         self._waits_for_votes = False  # all else is quiet
@@ -153,8 +155,11 @@ class StreamReplica:
 
     @property
     def log_end(self) -> int | None:
-        """Index of the last entry of its log; None while it is not open."""
-        return self._log.last_index if self._store is not None and self.group is not None else None
+        """Index of the last entry of its log; None while it is not open, or may lack what a replica had that was here
+        before: see `Votes.floor_index`."""
+        if self._store is None or self.group is None or not self.group.may_vote:
+            return None
+        return self._log.last_index
 
     @property
     def _log(self) -> ReplicaLog:
@@ -203,6 +208,7 @@ class StreamReplica:
     def _leave_group(self) -> None:
         self.reads.stop()
         group, self.group = self.group, None
+        self._changes, self._changed_at = [], 0
         self._sender.stop()
         if self._taker is not None:
             self._taker.stop()
@@ -339,13 +345,15 @@ class StreamReplica:
         group = self.group
         if group is not None:
             group.hold()
+            self._changes, self._changed_at = [], 0
             self._sender.stop()
             self._when_quiet(lambda: self._reopen(group))
             self._changed()
 
     def behind(self, to: int) -> None:
         """See `GroupPorts`."""
-        if self.group is not None and self.stream is not None and self._store is not None:
+        # ... also by a leader that does not lead yet: it may need this very follower for that.
+        if self.group is not None and self.group.is_leader and self._store is not None:
             self._sender.offer(to, self._store, _membership(self.group.votes))
 
     def wakes(self) -> None:
@@ -467,10 +475,10 @@ class StreamReplica:
             for read in reads:
                 read(False)
 
-    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
+    def change(self, changes: Sequence[tuple[MemberKind, int]], move: int = 0) -> None:
         """Have the leader propose another membership: see `Group.change`. It may have to wait for a commit to begin."""
-        self._changes.append(changes)
         if self.stream is not None and self._store is not None:
+            self._changes.append((changes, move))
             if self._store.log.pending_bytes or self._store.atomic_open:  # Raft's own entry would end the unit
                 self.stream.committer.wake()
             else:
@@ -479,9 +487,16 @@ class StreamReplica:
     def _propose_changes(self) -> None:
         """Nothing that the stream has appended waits to be proposed: the next entry may be Raft's own."""
         changes, self._changes = self._changes, []
-        for one in changes:
-            if self.group is None or not self.group.change(one):
+        for one, move in changes:
+            if self.group is None or not self.group.change(one, move):
                 self._ports.log("WRN", f"The replicas of stream '{self.name}' could not be changed now")
+            elif self._store is not None:
+                self._changed_at = self._log.last_index
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a membership that was proposed here is not applied yet, or may not be."""
+        return bool(self._changes) or self.group is None or self.group.applied < self._changed_at
 
     def _persisted(self) -> None:
         if self.group is not None:
@@ -490,7 +505,13 @@ class StreamReplica:
 
 def _membership(votes: Votes) -> Membership:
     return Membership(
-        votes.voters, votes.learners, votes.outgoing, votes.next_learners, votes.auto_leave, votes.applied_conf
+        votes.voters,
+        votes.learners,
+        votes.outgoing,
+        votes.next_learners,
+        votes.auto_leave,
+        votes.applied_conf,
+        votes.move,
     )
 
 
@@ -503,4 +524,5 @@ def _with(votes: Votes, members: Membership) -> Votes:
         next_learners=members.next_learners,
         auto_leave=members.auto_leave,
         applied_conf=members.applied_conf,
+        move=members.move,
     )

@@ -13,6 +13,7 @@ from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.config.validate import ConfigContext
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.replication.meta.checks import AccountRules, changed_config, new_config
+from slipstream.replication.meta.moves import wish
 from slipstream.replication.meta.state import AccountStreams
 from support.meta import assignment
 
@@ -93,12 +94,19 @@ def test_an_update() -> None:
     assert refusal(lambda: changed_config(ask("T", max_bytes=9), there, rules(max_storage=8)))[0] == 10047
 
 
-def test_streams_do_not_move_yet() -> None:
-    there = held(assignment("S", peers=PEERS))
-    scaled, placed = ask("S", num_replicas=1), ask("S", num_replicas=3, placement=Placement(tags=["x"]))
-    both = ask("S", num_replicas=1, placement=Placement(tags=["x"]))
-    for asked, code in ((scaled, 10036), (placed, 10036), (both, 10123)):
-        assert refusal(lambda asked=asked: changed_config(asked, there, rules()))[0] == code
+def test_other_servers_and_another_number_of_copies() -> None:
+    there = held(assignment("S", peers=PEERS), assignment("T"))
+    elsewhere = Placement(tags=["x"])
+    assert changed_config(ask("S", num_replicas=5), there, rules())[0].num_replicas == 5
+    assert changed_config(ask("S", num_replicas=3, placement=elsewhere), there, rules())[0].placement == elsewhere
+    both = ask("S", num_replicas=5, placement=elsewhere)
+    assert refusal(lambda: changed_config(both, there, rules()))[0] == 10123
+    for asked in (ask("S", num_replicas=1), ask("T", num_replicas=3), ask("T", placement=elsewhere)):
+        assert refusal(lambda asked=asked: changed_config(asked, there, rules()))[0] == 10036
+    there.put(wish(there.streams["S"], [3, 4, 5]))
+    moving = ask("S", num_replicas=3, placement=elsewhere)
+    assert refusal(lambda: changed_config(moving, there, rules()))[0] == 10124
+    assert changed_config(ask("S", num_replicas=5), there, rules())[0].num_replicas == 5
 
 
 def test_what_streams_of_a_cluster_cannot_do_yet() -> None:

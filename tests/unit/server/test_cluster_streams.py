@@ -124,7 +124,7 @@ async def test_an_update_is_everywhere_and_leaders_step_down(servers: Trio) -> N
         for more, code in (
             ({"num_replicas": 1}, 10036),
             ({"storage": "memory"}, 10052),
-            ({"placement": {"tags": ["x"]}}, 10036),
+            ({"placement": {"tags": ["x"]}}, 10005),
         ):
             refused = await call(client, "STREAM.UPDATE.S", **{**config, **more})
             assert refused["error"]["err_code"] == code
@@ -141,6 +141,53 @@ async def test_an_update_is_everywhere_and_leaders_step_down(servers: Trio) -> N
         assert found["state"]["messages"] == 4
     finally:
         await client.close()
+
+
+async def test_a_stream_gets_other_servers(servers: Trio) -> None:
+    client = await nats.connect(servers.members[0].url)
+    try:
+        made = await create(client, "S")
+        for number in range(5):
+            await published(client, "S.x", b"%d" % number)
+        leader = made["cluster"]["leader"]
+        config = {"name": "S", "subjects": ["S.>"]}
+        changed = await call(client, "STREAM.UPDATE.S", **config, num_replicas=2)
+        assert changed["config"]["num_replicas"] == 2
+        await _settled(servers, "S", 2)
+        found = (await call(client, "STREAM.INFO.S"))["cluster"]
+        peers = [found["leader"], *(one["name"] for one in found["replicas"])]
+        assert leader in peers and len(peers) == 2
+        free = next(name for name in ("n0", "n1", "n2") if name not in peers)
+        for body, code in (({"peer": free}, 10040), ({"peer": "x"}, 10040), ({"peer": ""}, 10003), ({}, 10003)):
+            assert (await call(client, "STREAM.PEER.REMOVE.S", **body))["error"]["err_code"] == code
+        assert (await call(client, "STREAM.PEER.REMOVE.NO", peer="n0"))["error"]["err_code"] == 10059
+        # The leader goes, by its name or the short form of its number, and who was free comes in its place.
+        assert (await call(client, "STREAM.PEER.REMOVE.S", peer=found["leader"]))["success"]
+        await _settled(servers, "S", 2)
+        after = (await call(client, "STREAM.INFO.S"))["cluster"]
+        assert {after["leader"], *(one["name"] for one in after["replicas"])} == {found["replicas"][0]["name"], free}
+        assert await published(client, "S.x", b"5") == 6
+        await call(client, "STREAM.UPDATE.S", **config, num_replicas=3)
+        await _settled(servers, "S", 3)
+        refused = await call(client, "STREAM.PEER.REMOVE.S", peer=after["replicas"][0]["peer"])
+        assert refused["error"] == {"code": 503, "err_code": 10075, "description": "peer remap failed"}
+        await until(lambda: all(_caught_up(member, "S", 6) for member in servers.members), "all have all")
+    finally:
+        await client.close()
+
+
+async def _settled(servers: Trio, stream: str, copies: int) -> None:
+    """The servers of a stream are those that it should have, and nobody else has any of it."""
+
+    def is_settled() -> bool:
+        found = [member.coordinator.state.find("$G", stream) for member in servers.members]
+        kept = [member.coordinator.hosting.replica("$G", stream) for member in servers.members]
+        return (
+            all(one is not None and not one.is_moving and len(one.peers) == copies for one in found)
+            and sum(replica is not None for replica in kept) == copies
+        )
+
+    await until(is_settled, f"{copies} servers keep it")
 
 
 async def test_who_leaves_hands_over_first(servers: Trio, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,13 @@ __all__ = [
     "STREAM_INFO",
     "STREAM_LIST",
     "STREAM_NAMES",
+    "STREAM_PEER",
     "STREAM_PURGE",
     "MsgDeleteRequest",
     "MsgGetRequest",
     "StreamInfoRequest",
     "StreamListRequest",
+    "StreamPeerRequest",
     "StreamPurgeRequest",
     "decode",
     "decode_optional",
@@ -50,6 +52,13 @@ class StreamListRequest(msgspec.Struct, kw_only=True):
 
     offset: int = 0
     subject: str = ""
+
+
+class StreamPeerRequest(msgspec.Struct, kw_only=True):
+    """STREAM.PEER.REMOVE and STREAM.PEER.EVACUATE."""
+
+    peer: str = ""
+    """A server's name, or the short form of its number."""
 
 
 class StreamInfoRequest(msgspec.Struct, kw_only=True):
@@ -97,6 +106,7 @@ _QUICK_GET = re.compile(
 )
 _PAGED = [Field("offset", INT), Field("subject", STRING)]
 STREAM_NAMES = GoStruct("JSApiStreamNamesRequest", StreamListRequest, _PAGED)
+STREAM_PEER = GoStruct("JSApiStreamRemovePeerRequest", StreamPeerRequest, [Field("peer", STRING)])
 STREAM_LIST = GoStruct("JSApiStreamListRequest", StreamListRequest, _PAGED)
 STREAM_INFO = GoStruct(
     "JSApiStreamInfoRequest",

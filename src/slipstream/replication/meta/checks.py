@@ -85,8 +85,8 @@ def changed_config(
     """The configuration that an update leaves a stream with, and its assignment.
 
     Raises:
-        TableError: there is no such stream, or the first rule that the change breaks. Other numbers of copies and other
-            places are refused as not supported: streams cannot move yet.
+        TableError: there is no such stream, or the first rule that the change breaks. That a stream with one copy gets
+            more, or goes elsewhere, or the other way round, is refused as not supported yet.
     """
     existing = held.streams.get(asked.name)
     if existing is None or existing.restoring:
@@ -102,7 +102,9 @@ def changed_config(
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
     if moved and scaled:
         raise TableError(table.STREAM_MOVE_AND_SCALE)
-    if moved or scaled:
+    if moved and existing.is_moving:
+        raise TableError(table.STREAM_MOVE_IN_PROGRESS, msg=f"{len(existing.moving_from)} servers still keep it")
+    if (moved or scaled) and min(config.num_replicas, old.num_replicas) <= 1:
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
     _check_limits(config, held, rules.limits, new=False)
     return config, existing

@@ -51,13 +51,25 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     group: int
     """Of the stream: a number that was never used before."""
     peers: list[int]
-    """The servers that keep it."""
+    """The servers that are to keep it."""
     preferred: int
     """Which of them should lead at first."""
     cluster: str
     created_ns: int
     restoring: bool = False
     """Whether a backup is still to fill it: it is not open to anybody."""
+    founders: list[int] = []
+    """Those that its group began with; none: it has one copy and no group."""
+    moving_from: list[int] = []
+    """While its servers change: those that kept it before, and still do; none: it does not move."""
+    move: int = 0
+    """How often other servers were wished for: what is said of an earlier wish does not count."""
+    floor_term: int = 0
+    floor_index: int = 0
+    """An entry of its group that is behind the last change of servers: see `votes.Votes`."""
+    gone: list[tuple[int, int]] = []
+    """Servers that left its group and have not said yet that their files are removed, each with the wish that they left
+    by. Until they have, they are no members again: what they still have would be taken for what they promise."""
 
     @property
     def name(self) -> str:
@@ -66,8 +78,22 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_replicated(self) -> bool:
-        """Whether there is a Raft group for it; a stream with one copy needs none."""
-        return len(self.peers) > 1
+        """Whether there is a Raft group for it; a stream with one copy needs none, unless it moves."""
+        return bool(self.founders)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether its servers change."""
+        return bool(self.moving_from)
+
+    def left_at(self, node: int) -> int:
+        """The wish by which this server left, if its files are to go; else 0."""
+        return next((move for peer, move in self.gone if peer == node), 0)
+
+    @property
+    def hosts(self) -> list[int]:
+        """The servers that keep it now: those it leaves go when all is where it should be."""
+        return [*self.peers, *(peer for peer in self.moving_from if peer not in self.peers)]
 
 
 class _StoredAssignment(msgspec.Struct, array_like=True, kw_only=True):
@@ -81,6 +107,12 @@ class _StoredAssignment(msgspec.Struct, array_like=True, kw_only=True):
     preferred: int
     cluster: str
     restoring: bool = False
+    founders: list[int] | None = None
+    moving_from: list[int] = []
+    move: int = 0
+    floor_term: int = 0
+    floor_index: int = 0
+    gone: list[tuple[int, int]] = []
 
 
 def node_key(node_id: int) -> bytes:
@@ -106,6 +138,12 @@ def encode(entry: Node | Assignment) -> tuple[bytes, bytes]:
         preferred=entry.preferred,
         cluster=entry.cluster,
         restoring=entry.restoring,
+        founders=entry.founders,
+        moving_from=entry.moving_from,
+        move=entry.move,
+        floor_term=entry.floor_term,
+        floor_index=entry.floor_index,
+        gone=entry.gone,
     )
     return stream_key(entry.account, entry.name), msgspec.msgpack.encode(stored)
 
@@ -133,6 +171,9 @@ def decode(subject: bytes, payload: bytes) -> Node | Assignment:
 def _decode_assignment(payload: bytes) -> Assignment:
     stored = msgspec.msgpack.decode(payload, type=_StoredAssignment)
     config, created_ns = from_stored(stored.config)
+    founders = stored.founders
+    if founders is None:  # written before streams could move
+        founders = stored.peers if len(stored.peers) > 1 else []
     return Assignment(
         account=stored.account,
         config=config,
@@ -143,4 +184,10 @@ def _decode_assignment(payload: bytes) -> Assignment:
         cluster=stored.cluster,
         created_ns=created_ns,
         restoring=stored.restoring,
+        founders=founders,
+        moving_from=stored.moving_from,
+        move=stored.move,
+        floor_term=stored.floor_term,
+        floor_index=stored.floor_index,
+        gone=stored.gone,
     )

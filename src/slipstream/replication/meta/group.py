@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.group import GroupFacts, MemberKind
+from slipstream.replication.group import GroupFacts
 from slipstream.replication.groups import RAFT_MESSAGE
 from slipstream.replication.ids import META_GROUP, NO_NODE
+from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.entries import Assignment, Node, encode
 from slipstream.replication.meta.log import LogPorts, MetaLog, OpenedLog
 from slipstream.replication.meta.state import MetaState

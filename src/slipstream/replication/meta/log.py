@@ -25,7 +25,8 @@ from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
 from slipstream.jetstream.store.file.votes import VoteFile, Votes
 from slipstream.jetstream.store.values import ALL, Job, StoredMessage
-from slipstream.replication.group import Group, MemberKind
+from slipstream.replication.group import Group
+from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.founding import Charter
 from slipstream.units import MIB
 

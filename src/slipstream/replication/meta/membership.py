@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.group import MemberKind
+from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.entries import Node
 
 __all__ = ["next_change"]

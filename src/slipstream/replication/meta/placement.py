@@ -68,14 +68,26 @@ class _Obstacles:
         return ", ".join(parts)
 
 
-def place(config: StreamConfig, cluster: str, state: MetaState, around: Surroundings) -> Placed:
-    """Choose servers for a new stream.
+def place(
+    config: StreamConfig,
+    cluster: str,
+    state: MetaState,
+    around: Surroundings,
+    *,
+    keep: Sequence[int] = (),
+    avoid: Collection[int] = (),
+    prefer: Collection[int] = (),
+) -> Placed:
+    """Choose servers for a new stream, or others for one that is there.
 
     Args:
         config: the stream's, checked.
         cluster: of who asks; taken if the configuration names none.
         state: what is agreed on, with what is proposed.
         around: who is there.
+        keep: servers that have it and stay, whatever is asked of others.
+        avoid: servers that must not be taken.
+        prefer: servers that have it, and are taken first if they can be.
 
     Raises:
         TableError: 10005, with what stands in the way.
@@ -89,9 +101,13 @@ def place(config: StreamConfig, cluster: str, state: MetaState, around: Surround
     fitting = [
         node
         for node in sorted(state.nodes.values(), key=lambda node: node.name)
-        if node.cluster == wanted and not node.removed and _fits(node, config, tags, state, around, obstacles)
+        if node.cluster == wanted
+        and not node.removed
+        and node.id not in avoid
+        and (node.id in keep or _fits(node, config, tags, state, around, obstacles))
     ]
-    fitting.sort(key=_order(fitting, config, state, around))
+    order = _order(fitting, config, state, around)
+    fitting.sort(key=lambda node: (node.id not in keep, node.id not in prefer, *order(node)))
     if around.unique_tag and not any(tag.removeprefix("!").startswith(around.unique_tag.lower()) for tag in tags):
         fitting = _unique(fitting, around.unique_tag.lower(), obstacles)
     there = sum(node.id in around.online for node in fitting)

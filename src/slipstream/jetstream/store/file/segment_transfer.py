@@ -52,6 +52,7 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
     next_learners: list[int]
     auto_leave: bool
     applied_conf: int
+    move: int = 0
 
 
 class FileEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -138,5 +139,6 @@ def _is_membership(membership: Membership) -> bool:
     return (
         bool(membership.voters)
         and 0 <= membership.applied_conf < _NUMBER_END
+        and 0 <= membership.move < _NUMBER_END
         and all(len(some) <= _MEMBERS_MAX and all(0 < node < _NODE_END for node in some) for some in nodes)
     )

@@ -47,6 +47,14 @@ class Votes(msgspec.Struct, frozen=True, array_like=True):
     auto_leave: bool = False
     applied_conf: int = 0
     """Index of the entry that made this membership; those up to it must not be applied to it again."""
+    move: int = 0
+    """Which wish for other members this membership came from: the leader does nothing for an earlier one."""
+    made_by: int = 0
+    """... and which one this replica was made by: it left by a later one, if at all."""
+    floor_term: int = 0
+    floor_index: int = 0
+    """A replica that was made later than its group, perhaps where one was removed before: it has forgotten what that
+    one had, so until its log has this entry it neither votes nor asks for votes."""
 
 
 class VoteFile:

@@ -1,0 +1,121 @@
+"""Other servers for a stream: how an assignment changes when they are wished for, and when all is where it should be.
+
+    wish ──► peers: who should keep it; moving_from: who kept it so far, and still does ──► the leader sees to it
+    settled ──► moving_from: nobody; those that are not wanted are gone ──► each removes its files, and says so
+
+A wish replaces the one before it. What the stream's leader says counts for the wish that it names and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.errors import TableError
+from slipstream.replication.meta.entries import Assignment
+from slipstream.replication.meta.placement import Surroundings, place
+from slipstream.replication.meta.state import MetaState
+
+__all__ = ["Left", "Settled", "changed_assignment", "noted", "wish", "without_peer"]
+
+
+class Settled(msgspec.Struct, array_like=True, tag=1):
+    """A stream's leader says that its group has the members that were wished for."""
+
+    account: str
+    stream: str
+    group: int
+    move: int
+    """Which wish."""
+    term: int
+    index: int
+    """An entry of the group that is behind all changes for it, and its term."""
+
+
+class Left(msgspec.Struct, array_like=True, tag=2):
+    """A server says that it has removed its files of a group that it left."""
+
+    account: str
+    stream: str
+    group: int
+    node: int
+    move: int
+    """By which wish it left."""
+
+
+def changed_assignment(
+    existing: Assignment, config: StreamConfig, state: MetaState, around: Surroundings, leader: int
+) -> Assignment:
+    """What an update makes of an assignment, with as few other servers as it takes.
+
+    Args:
+        existing: the assignment.
+        config: the configuration that it gets, checked.
+        state: what is agreed on, with what is proposed.
+        around: who is there.
+        leader: who leads the stream, as far as is known; it stays if some have to go.
+
+    Raises:
+        TableError: 10005, there are not enough servers.
+    """
+    copies, old = max(config.num_replicas, 1), existing.peers
+    if config.placement is not None and config.placement != existing.config.placement:
+        placed = place(config, existing.cluster, state, around, prefer=old)
+        return wish(replace(existing, config=config, cluster=placed.cluster), placed.peers)
+    if copies > len(old):
+        return wish(replace(existing, config=config), place(config, existing.cluster, state, around, keep=old).peers)
+    if copies < len(old):
+        order = sorted(old, key=lambda peer: (peer != leader, peer not in around.online, old.index(peer)))
+        return wish(replace(existing, config=config), order[:copies])
+    return replace(existing, config=config)
+
+
+def without_peer(existing: Assignment, peer: int, state: MetaState, around: Surroundings) -> Assignment:
+    """The assignment with another server in the place of one.
+
+    Raises:
+        TableError: 10075, there is no other.
+    """
+    kept = [one for one in existing.peers if one != peer]
+    if len(kept) == len(existing.peers):
+        return existing  # it is on its way out
+    try:
+        placed = place(existing.config, existing.cluster, state, around, keep=kept, avoid=[peer])
+    except TableError:
+        raise TableError(table.PEER_REMAP) from None
+    return wish(existing, placed.peers)
+
+
+def _settled(existing: Assignment | None, said: Settled) -> Assignment | None:
+    """The assignment when a stream's leader says so; None: it does not count."""
+    if existing is None or not existing.is_moving or (existing.group, existing.move) != (said.group, said.move):
+        return None
+    gone = [(peer, existing.move) for peer in existing.moving_from if peer not in existing.peers]
+    return replace(existing, moving_from=[], floor_term=said.term, floor_index=said.index, gone=[*existing.gone, *gone])
+
+
+def _left(existing: Assignment | None, said: Left) -> Assignment | None:
+    """The assignment when a server says that its files are removed; None: it does not count."""
+    if existing is None or existing.group != said.group or (said.node, said.move) not in existing.gone:
+        return None
+    return replace(existing, gone=[one for one in existing.gone if one[0] != said.node])
+
+
+def noted(existing: Assignment | None, said: Settled | Left) -> Assignment | None:
+    """The assignment when a server says such a thing; None: it does not count."""
+    return _settled(existing, said) if isinstance(said, Settled) else _left(existing, said)
+
+
+def wish(assignment: Assignment, peers: Sequence[int]) -> Assignment:
+    """The same stream on other servers."""
+    return replace(
+        assignment,
+        peers=list(peers),
+        preferred=assignment.preferred if assignment.preferred in peers else peers[0],
+        moving_from=assignment.hosts,
+        move=assignment.move + 1,
+    )
