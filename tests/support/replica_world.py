@@ -17,6 +17,7 @@ from typing import Any
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import checked
+from slipstream.jetstream.store.file.disk import Disk
 from slipstream.replication.group import Group
 from slipstream.replication.groups import TICK_NS, Batch, Groups
 from slipstream.replication.replica_files import ReplicaFiles
@@ -53,7 +54,7 @@ class Node:
         self.world: World = disk_world(self.disk, self.ports)
         seed = cluster.rng.getrandbits(32)
         self.files = ReplicaFiles(
-            self.disk,
+            cluster.disk_over(self.disk, self.id),
             f"{ROOT}/replicas/{UID.hex()}",
             lambda: replace(options(segment_bytes=1 << 14, seed=seed), now_ns=self.ports.now_ns, replicated=True),
         )
@@ -110,8 +111,11 @@ class Cluster:
         seed: int = 1,
         replica: type[StreamReplica] = StreamReplica,
         copies: int = 0,
+        disk_over: Callable[[SimDisk, int], Disk] = lambda disk, _node: disk,
         **config: Any,
     ) -> None:
+        """`disk_over`: what replicas see of the disk of a node."""
+        self.disk_over = disk_over
         self.rng = random.Random(seed)
         self.replica = replica
         self.ids = list(range(1, nodes + 1))

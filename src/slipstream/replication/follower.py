@@ -4,7 +4,7 @@
                                                  └─► upkeep now and then, a piece at a time
 
 Upkeep keeps what a leader needs to know: records of removed messages stay for as long as the duplicate window is, so
-that whoever leads next finds their ids.
+that whoever leads next finds their ids. Closed segments are compressed as the stream asks for, here as everywhere.
 
 What this is not: what a stream does. Nothing is decided here, and nobody is answered.
 """
@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.config.packing import codec_of
 from slipstream.jetstream.config.stored import from_stored
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.packed.codecs import Codec, is_known
 from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.faults import fault_of
 from slipstream.jetstream.stream.limits import STREAM_UPKEEP_INTERVAL_NS
@@ -44,14 +46,21 @@ class FollowerWork:
         self._timer: Cancel | None = None
         self._read_config = b""  # of which `_window_ns` is
         self._window_ns = 0
+        self._look_at_config()
         store.keep_removed(self._since_ns)
+
+    def _look_at_config(self) -> None:
+        """Have upkeep go by what the stream asks for, as far as that is committed."""
+        if self._store.config is self._read_config:
+            return
+        self._read_config = self._store.config
+        config, _ = from_stored(self._read_config)
+        self._window_ns = max(config.duplicate_window_ns, 0)
+        codec = codec_of(config)
+        self._store.compress(codec if is_known(codec) else Codec.NONE)
 
     def _since_ns(self) -> int:
         """Ids of messages from then on are in the duplicate window; a leader counts the same from its own clock."""
-        config = self._store.config
-        if config is not self._read_config:
-            self._read_config = config
-            self._window_ns = max(from_stored(config)[0].duplicate_window_ns, 0)
         return self._ports.now_ns() - self._window_ns
 
     def wake(self) -> None:
@@ -98,6 +107,7 @@ class FollowerWork:
         self._timer = None
         if self._stopped is not None or self._keeps:
             return
+        self._look_at_config()
         if self._commits:
             self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, guarded(self._keep_up, self._broke))
         elif (job := self._store.begin_upkeep()) is not None:

@@ -16,7 +16,6 @@ from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.account.account import JetStreamAccount
-from slipstream.jetstream.config.enums import Compression
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
@@ -303,8 +302,6 @@ class Hosting:
         kept.is_begun = True
         files = self._files(assignment)
         config = assignment.config
-        if config.compression is not Compression.NONE:
-            self._log("WRN", assignment, 'has copies, which are not compressed yet: "compression" has no effect')
         found: list[bool | StorageFault] = []
 
         def create() -> None:

@@ -26,7 +26,7 @@ def check_packing(config: StreamConfig) -> None:
     """Whether a stream can be compressed as it asks for.
 
     Raises:
-        TableError: 10052, in an unknown way, in memory, in several places, or the package for it is missing.
+        TableError: 10052, in an unknown way, in memory, or the package for it is missing.
     """
     asked = config.metadata.get(COMPRESSION_KEY)
     if asked is None:
@@ -35,7 +35,5 @@ def check_packing(config: StreamConfig) -> None:
         raise invalid_config(f"{COMPRESSION_KEY} must be {_ZSTD}")
     if config.storage is not StorageType.FILE:
         raise invalid_config(f"{COMPRESSION_KEY} needs file storage")
-    if config.num_replicas > 1:
-        raise invalid_config(f"{COMPRESSION_KEY} is not for replicated streams")
     if not is_known(Codec.ZSTD):
         raise invalid_config(f"{COMPRESSION_KEY} needs the package zstandard, which this server does not have")

@@ -1,0 +1,76 @@
+"""Compressed streams with copies: each server compresses what it has."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
+
+from slipstream.jetstream.config.enums import Compression
+from slipstream.jetstream.store.packed.codecs import Codec
+from slipstream.jetstream.store.packed.disk import PackedDisk
+from support.replica_world import Cluster, Node
+
+
+def packed(cluster: Cluster, node: Node) -> int:
+    """How many segments of a server are compressed."""
+    store = node.replica._store
+    assert store is not None
+    found = [segment.header.codec for segment in store.log.segments]
+    return found.count(Codec.ZSTD if cluster.config.metadata else Codec.S2)
+
+
+@pytest.mark.parametrize("codec", ["s2", "zstd"])
+def test_every_copy_is_compressed_and_survives_a_fail_over(codec: str) -> None:
+    if codec == "zstd":
+        pytest.importorskip("zstandard")
+        config = {"metadata": {"slipstream.compression": "zstd"}}
+    else:
+        config = {"compression": Compression.S2}
+    cluster = Cluster(seed=7, disk_over=lambda disk, _: PackedDisk(disk), **config)
+    rows = [b"-%d " % n + b"abc" * 400 for n in range(100)]
+    for row in rows:
+        cluster.stored(row)
+    cluster.until(lambda: all(packed(cluster, node) for node in cluster.up()), 600)
+    old = cluster.leader
+    assert cluster.call(old, "STREAM.MSG.DELETE.S", {"seq": 2})["success"]  # in a compressed one, everywhere
+    cluster.kill(old, power=True)
+    assert cluster.stored(b"more")["seq"] == 101
+    for node in cluster.up():
+        cluster.kill(node, power=True)
+    assert [payload for _, _, payload in cluster.agree()] == [rows[0], *rows[2:], b"more"]
+    for node in cluster.up():  # nothing is left of what was erased, when old files are gone
+        cluster.until(lambda node=node: not any(rows[1] in data for data in _files(node)), 600)  # type: ignore[misc]
+
+
+def _files(node: Node) -> list[bytes]:
+    directory = f"{node.files.directory}/log"
+    return [node.disk.read(f"{directory}/{name}", 0, 1 << 20) for name in node.disk.list_dir(directory)]
+
+
+def test_who_was_away_gets_segments_that_are_compressed_where_they_come_from() -> None:
+    cluster = Cluster(seed=5, disk_over=lambda disk, _: PackedDisk(disk), compression=Compression.S2)
+    cluster.stored(b"first")
+    leader = cluster.leader
+    away = next(node for node in cluster.up() if node is not leader)
+    cluster.kill(away)
+    for n in range(120):
+        cluster.stored(b"%d " % n + b"abc" * 300)
+        cluster.steps(2)
+    cluster.until(lambda: packed(cluster, leader) > 0 and leader.replica._log.first_index > 3, 600)
+    away.start()
+    cluster.until(lambda: away.replica.group is not None and away.member.applied == leader.member.applied, 600)
+    assert len(cluster.agree()) == 121
+    cluster.stored(b"more")
+    cluster.until(lambda: packed(cluster, away) > 0, 600)
+
+
+def test_compression_that_is_asked_for_later_begins_everywhere() -> None:
+    cluster = Cluster(seed=8, disk_over=lambda disk, _: PackedDisk(disk))
+    for n in range(100):
+        cluster.stored(b"%d " % n + b"abc" * 400)
+    changed = replace(cluster.config, compression=Compression.S2)
+    cluster.leader.world.account.change_stream(changed, lambda _: None)  # as the meta group has it done
+    cluster.until(lambda: all(packed(cluster, node) for node in cluster.up()), 600)
+    assert len(cluster.agree()) == 100
