@@ -16,6 +16,7 @@ from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
@@ -302,6 +303,8 @@ class Hosting:
         kept.is_begun = True
         files = self._files(assignment)
         config = assignment.config
+        if config.storage is StorageType.MEMORY:
+            self._log("INF", assignment, "has copies: it counts as memory, and is kept in files")
         found: list[bool | StorageFault] = []
 
         def create() -> None:

@@ -1,4 +1,4 @@
-"""Compressed streams with copies: each server compresses what it has."""
+"""How streams with copies are stored: each server compresses what it has, and memory is no place for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
-from slipstream.jetstream.config.enums import Compression
+from slipstream.jetstream.config.enums import Compression, StorageType
 from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from support.replica_world import Cluster, Node
@@ -64,6 +64,21 @@ def test_who_was_away_gets_segments_that_are_compressed_where_they_come_from() -
     assert len(cluster.agree()) == 121
     cluster.stored(b"more")
     cluster.until(lambda: packed(cluster, away) > 0, 600)
+
+
+def test_a_stream_that_asks_for_memory_is_as_safe_as_any() -> None:
+    cluster = Cluster(seed=9, storage=StorageType.MEMORY)
+    for n in range(10):
+        cluster.stored(b"%d" % n)
+    cluster.kill(cluster.leader, power=True)
+    assert cluster.stored(b"10")["seq"] == 11
+    for node in cluster.up():
+        cluster.kill(node, power=True)
+    assert [payload for _, _, payload in cluster.agree()] == [b"%d" % n for n in range(11)]
+    leader = cluster.leader
+    assert cluster.call(leader, "STREAM.INFO.S")["config"]["storage"] == "memory"
+    usage = cluster.call(leader, "INFO")
+    assert usage["memory"] > 0 and usage["storage"] == 0
 
 
 def test_compression_that_is_asked_for_later_begins_everywhere() -> None:

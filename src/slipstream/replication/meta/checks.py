@@ -102,6 +102,8 @@ def changed_config(
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
     if moved and scaled:
         raise TableError(table.STREAM_MOVE_AND_SCALE)
+    if scaled and config.storage is StorageType.MEMORY and min(config.num_replicas, old.num_replicas) <= 1:
+        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)  # one copy is in memory, several are in files (ADR 76)
     if moved and existing.is_moving:
         raise TableError(table.STREAM_MOVE_IN_PROGRESS, msg=f"{len(existing.moving_from)} servers still keep it")
     if (moved or scaled) and min(config.num_replicas, old.num_replicas) <= 1:
@@ -112,10 +114,7 @@ def changed_config(
 
 def _refuse_unsupported(config: StreamConfig) -> None:
     """What streams of a cluster cannot do yet."""
-    replicated = config.num_replicas > 1
     if TEMPLATE_KEY in config.metadata:
-        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
-    if replicated and config.storage is StorageType.MEMORY:
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
 
 
