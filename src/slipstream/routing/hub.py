@@ -29,6 +29,7 @@ from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.trace_request import TraceRequest, trace_request
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.logins import LoginEdge, Logins, kind_of
+from slipstream.routing.route_parts import chosen_part, queue_aliases
 from slipstream.routing.topology import Topology
 from slipstream.routing.trace import MessageTrace
 from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
@@ -323,19 +324,35 @@ class Hub:
     ) -> int:
         """Deliver one receiver after the other, and log each copy."""
         sent = 0
-        parts = [
-            (Route((one,), (), (alias,)), (one,), (alias,))
-            for one, alias in zip(route.subscriptions, route.renamed or repeat(None), strict=False)
-        ] + [
-            (Route((), (group,), None, (aliases,)), group, aliases)
-            for group, aliases in zip(route.queues, _queue_aliases(route), strict=True)
-        ]
-        for part, members, aliases in parts:
-            before = [member.delivered for member in members]
-            sent += self.delivery.deliver(part, connection, subject, reply, size, body)
-            for member, count, alias in zip(members, before, aliases, strict=True):
-                if member.delivered != count and member.client is not None:
-                    member.client.trace_delivery(member, alias or subject, reply, size, body)
+        for one, alias in zip(route.subscriptions, route.renamed or repeat(None), strict=False):
+            sent += self._deliver_part(
+                Route((one,), (), (alias,)), ((one, alias),), connection, subject, reply, size, body
+            )
+        chosen = chosen_part(route)
+        if chosen is not None:
+            members = tuple(
+                pair
+                for group, aliases in zip(route.queues, queue_aliases(route), strict=True)
+                for pair in zip(group, aliases, strict=True)
+            )
+            sent += self._deliver_part(chosen, members, connection, subject, reply, size, body)
+        return sent
+
+    def _deliver_part(
+        self,
+        part: Route,
+        members: tuple[tuple[Subscription, bytes | None], ...],
+        connection: ClientConnection,
+        subject: bytes,
+        reply: bytes | None,
+        size: int,
+        body: bytes,
+    ) -> int:
+        before = [member.delivered for member, _ in members]
+        sent = self.delivery.deliver(part, connection, subject, reply, size, body)
+        for (member, alias), count in zip(members, before, strict=True):
+            if member.delivered != count and member.client is not None:
+                member.client.trace_delivery(member, alias or subject, reply, size, body)
         return sent
 
     def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None:
@@ -496,10 +513,6 @@ class Hub:
     def each_connection(self) -> Iterable[ClientConnection]:
         """All open connections, for monitoring."""
         return self.connections.values()
-
-
-def _queue_aliases(route: Route) -> tuple[tuple[bytes | None, ...], ...]:
-    return route.queue_renamed or tuple((None,) * len(group) for group in route.queues)
 
 
 def _labels(connection: ClientConnection) -> list[str]:

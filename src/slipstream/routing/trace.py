@@ -21,6 +21,7 @@ from slipstream.clock import rfc3339
 from slipstream.kernels.wire.receivers import Route, Subscription
 from slipstream.protocol.headers import find_header, parse_headers, remove_header, set_header
 from slipstream.protocol.trace_request import TRACE_DEST, TraceRequest
+from slipstream.routing.route_parts import chosen_part
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account, MessageTaker
@@ -89,16 +90,17 @@ class MessageTrace:
                 sent += self._through(service, subject, reply, size, body)
             else:
                 sent += self._one(home, Route((subscription,), (), (alias,)), subscription, subject, reply, size, body)
-        queue_aliases = route.queue_renamed or tuple((None,) * len(group) for group in route.queues)
-        for group, names in zip(route.queues, queue_aliases, strict=True):
-            before = [member.delivered for member in group]
-            chosen = Route((), (group,), None, (names,))
-            if self.request.only:
-                sent += 1
+        chosen = chosen_part(route)
+        if chosen is None:
+            return sent
+        if self.request.only:
+            for group in route.queues:
                 self._egress(home, group[0], subject)
-                continue
-            sent += self._deliver(chosen, self._publisher, subject, reply, size, body)
-            for member, count in zip(group, before, strict=True):
+            return sent + len(route.queues)
+        before = [[member.delivered for member in group] for group in route.queues]
+        sent += self._deliver(chosen, self._publisher, subject, reply, size, body)
+        for group, counts in zip(route.queues, before, strict=True):
+            for member, count in zip(group, counts, strict=True):
                 if member.delivered != count:
                     self._egress(home, member, subject)
         return sent
