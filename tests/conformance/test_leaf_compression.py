@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
-import nats
 import pytest
 
 from support.clusters import HAS_NATS_SERVER
-from support.leaf_world import DEADLINE, LeafServer, LeafWorld, until, until_shown
+from support.leaf_exchange import exchange
+from support.leaf_world import LeafServer, LeafWorld, until_shown
 from tlsfiles import Authority
 
 pytestmark = pytest.mark.skipif(not HAS_NATS_SERVER, reason="nats-server is not installed")
@@ -33,41 +32,6 @@ async def joined(
     for server in (hub, leaf):
         await until_shown(server, "/leafz", lambda shown: shown["leafnodes"] == 1)
     return hub, leaf
-
-
-async def exchange(clients: tuple[nats.NATS, nats.NATS]) -> None:
-    """Small and large, even and uneven bytes arrive in order at the first of two clients."""
-    bodies = [b"", b"x", b"abc" * 1_000, bytes(range(256)) * 400, b"\0" * 900_000, *(b"%d" % at for at in range(300))]
-    there, here = clients
-    got: list[bytes] = []
-
-    async def take(message: nats.aio.msg.Msg) -> None:
-        if message.subject == "known":
-            await message.respond(b"")
-        else:
-            got.append(message.data)
-
-    for subject in ("bodies", "known"):
-        await there.subscribe(subject, cb=take)
-    await there.flush()
-    async with asyncio.timeout(DEADLINE):
-        while not await is_answered(here):
-            await asyncio.sleep(0.01)
-    for body in bodies:
-        await here.publish("bodies", body)
-    await here.flush()
-    await until(lambda: len(got) >= len(bodies))
-    assert got == bodies
-    await there.close()
-
-
-async def is_answered(client: nats.NATS) -> bool:
-    """Whether what was subscribed to behind the link is known here."""
-    try:
-        await client.request("known", b"", timeout=1)
-    except nats.errors.Error:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("modes", PAIRS)

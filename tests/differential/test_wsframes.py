@@ -74,6 +74,12 @@ def test_reads_what_the_websockets_library_writes(payload: bytes, key: bytes) ->
     assert b"".join(piece for _, piece in events) == payload * 2
 
 
+@given(payload=payloads, cuts=st.lists(st.integers(0, 200), max_size=8), key=st.binary(min_size=4, max_size=4))
+def test_masks_what_a_client_sends(payload: bytes, cuts: list[int], key: bytes) -> None:
+    """However it is cut into chunks: as the model masks the whole."""
+    assert wsframes.masked(_cut(payload, cuts), key) == model.mask(payload, key)
+
+
 def test_dead_reader_reads_nothing() -> None:
     reader = FrameReader(True, False)
     assert reader.feed(Frame(8, b"\x03\xe8").encode() + Frame(2, b"late").encode()) == [(wsframes.CLOSE, b"\x03\xe8")]

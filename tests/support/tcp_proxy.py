@@ -56,7 +56,7 @@ class TcpProxy:
             if self._cut:
                 return
             self.passed += 1
-            await asyncio.gather(_pump(reader, far), _pump(far_reader, writer))
+            await asyncio.gather(pump(reader, far), pump(far_reader, writer))
         except OSError:
             pass
         finally:
@@ -67,7 +67,8 @@ class TcpProxy:
             self._tasks.discard(task)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes, until there is no more."""
     try:
         while data := await reader.read(65_536):
             writer.write(data)

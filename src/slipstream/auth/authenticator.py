@@ -296,7 +296,7 @@ class Authenticator:
     def _listener(self, kind: ConnectionKind) -> _Listener:
         if kind == "WEBSOCKET":
             return self._websocket
-        return self._leafs if kind == "LEAFNODE" else self._standard
+        return self._leafs if kind in ("LEAFNODE", "LEAFNODE_WS") else self._standard
 
     def knows(self, identity: Identity) -> bool:
         """Whether a configured user still exists, changed or not."""

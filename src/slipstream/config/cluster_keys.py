@@ -6,6 +6,7 @@ Loaded only when a file has one of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -58,9 +59,11 @@ __all__ = [
     "REMOTE_GATEWAY",
     "cluster",
     "gateway",
+    "is_websocket",
     "leaf_remotes",
     "mqtt",
     "redacted",
+    "remote_name",
 ]
 
 _PEER_TLS: Final = ("map", peer_tls)
@@ -249,6 +252,7 @@ def leaf_remotes(checker: Checker, value: Value, _key: str) -> tuple[LeafRemoteO
         if problem is not None:
             checker.error(refusal(at, problem))
             continue
+        checker.warnings += [refusal(at, text) for text in _remote_warnings(remote)]
         found.append(remote)
     return tuple(found)
 
@@ -258,6 +262,11 @@ def redacted(url: str) -> str:
     head, at, tail = url.rpartition("@")
     user, colon, _ = head.rpartition(":")
     return f"{user}:xxxxx@{tail}" if at and colon and not user.endswith(("nats", "tls", "ws", "wss")) else url
+
+
+def is_websocket(url: str) -> bool:
+    """Whether a remote is reached over WebSocket."""
+    return url.startswith(("ws://", "wss://"))
 
 
 def remote_name(remote: LeafRemoteOptions) -> tuple[object, ...]:
@@ -280,7 +289,32 @@ def _remote_problem(remote: LeafRemoteOptions) -> str | None:
         return "proxy timeout must be >= 0"
     if bool(proxy.username) != bool(proxy.password):
         return "proxy username and password must both be specified or both be empty"
+    for url in remote.urls:
+        if url.startswith("wss://") and remote.tls is None:
+            return (
+                f"proxy is configured but remote URL {redacted(url)} requires TLS and no TLS configuration is "
+                "provided. "
+                "When using proxy with TLS endpoints, ensure TLS is properly configured for the leafnode remote"
+            )
     return None
+
+
+def _remote_warnings(remote: LeafRemoteOptions) -> Iterator[str]:
+    """What of a remote does nothing, or less than it may seem."""
+    over_websocket = any(map(is_websocket, remote.urls))
+    proxy = remote.proxy
+    if proxy is not None and proxy.url:
+        if not over_websocket:
+            yield (
+                "proxy configuration will be ignored: proxy settings only apply to WebSocket connections (ws:// or "
+                "wss://), but all configured URLs use TCP connections (nats://)"
+            )
+        if proxy.url.startswith("https:"):
+            yield "the connection to the proxy itself is not encrypted, as with http"
+    elif proxy is not None:
+        yield "proxy without a url: remotes are reached directly"
+    if (remote.ws_compression or remote.ws_no_masking) and not over_websocket:
+        yield "ws_compression and ws_no_masking only apply to WebSocket URLs (ws:// or wss://)"
 
 
 def _remote_urls(checker: Checker, value: Value, key: str) -> tuple[str, ...]:

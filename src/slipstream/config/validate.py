@@ -116,25 +116,8 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     (
         "leafnodes",
-        lambda o: any(url.startswith(("ws://", "wss://")) for remote in o.leafnodes.remotes for url in remote.urls),
-        "leaf nodes over WebSocket are not supported yet",
-    ),
-    (
-        "leafnodes",
-        lambda o: any(
-            remote.proxy is not None or remote.ws_compression or remote.ws_no_masking for remote in o.leafnodes.remotes
-        ),
-        "settings of WebSocket in leaf node remotes (proxy, ws_compression, ws_no_masking) are not supported yet",
-    ),
-    (
-        "leafnodes",
         lambda o: any(remote.jetstream_cluster_migrate for remote in o.leafnodes.remotes),
         "jetstream_cluster_migrate is not supported yet: no stream has replicas",
-    ),
-    (
-        "leafnodes",
-        lambda o: o.leafnodes.tls is not None and o.leafnodes.tls.handshake_first_fallback_ns,
-        "handshake_first of leaf nodes is true or false: waiting for a ClientHello is not supported yet",
     ),
     ("leafnodes", lambda o: any(not remote.urls for remote in o.leafnodes.remotes), "a leaf node remote needs a URL"),
     ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),

@@ -20,6 +20,8 @@ WEBSOCKET_BROWSER_FRAME_BYTES: Final = 4096
 # One compressed message after inflation: a batch of several publishes, and never more than the absolute bound.
 WEBSOCKET_MESSAGE_PAYLOADS_MAX: Final = 8
 WEBSOCKET_MESSAGE_BYTES_MAX: Final = 64 * MIB
+# What of the stream to another server goes into one compressed message: its limit for one is not known here.
+WEBSOCKET_LINK_MESSAGE_BYTES: Final = 256 * KIB
 # What is inflated at once: bounds the memory a deflate bomb can take, whatever its ratio.
 WEBSOCKET_INFLATE_STEP_BYTES: Final = 64 * KIB
 # Before the client is known: inflated bytes of a connection in all (a CONNECT is one control line), and their ratio

@@ -1,7 +1,7 @@
 """What goes over an open WebSocket: outgoing frames, close frames and their codes, inflation within limits.
 
-Incoming frames are read by `kernels.wire.wsframes`. Outgoing frames are never masked. A close frame's payload is
-a 16-bit code and a text of at most 123 bytes.
+Incoming frames are read by `kernels.wire.wsframes`, outgoing ones are put together by `ws_stream`. A close frame's
+payload is a 16-bit code and a text of at most 123 bytes.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ OPCODE_CONTINUATION = 0
 OPCODE_BINARY = 2
 FINAL_BIT = 0x80
 COMPRESSED_BIT = 0x40
+MASK_BIT = 0x80  # of the second byte
 CONTROL_PAYLOAD_BYTES_MAX = 125
 _CLOSE_TEXT_BYTES_MAX = CONTROL_PAYLOAD_BYTES_MAX - 2
 
@@ -105,14 +106,15 @@ def is_valid_close_code(code: int) -> bool:
     return (1000 <= code <= 1015 and code not in (1004, 1005, 1006, 1015)) or 3000 <= code < 5000
 
 
-def frame_head(opcode: int, size: int, *, final: bool = True, compressed: bool = False) -> bytes:
-    """The bytes before the payload of an outgoing frame."""
+def frame_head(opcode: int, size: int, *, final: bool = True, compressed: bool = False, masked: bool = False) -> bytes:
+    """The bytes before the payload of an outgoing frame; the key of one that is masked follows them."""
     first = opcode | (FINAL_BIT if final else 0) | (COMPRESSED_BIT if compressed else 0)
+    mask = MASK_BIT if masked else 0
     if size <= CONTROL_PAYLOAD_BYTES_MAX:
-        return bytes((first, size))
+        return bytes((first, mask | size))
     if size < 1 << 16:
-        return bytes((first, 126, size >> 8, size & 0xFF))
-    return bytes((first, 127)) + size.to_bytes(8, "big")
+        return bytes((first, mask | 126, size >> 8, size & 0xFF))
+    return bytes((first, mask | 127)) + size.to_bytes(8, "big")
 
 
 def control_frame(opcode: int, payload: bytes) -> bytes:

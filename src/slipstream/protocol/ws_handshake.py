@@ -4,8 +4,8 @@
             └─► refused ──► 4xx; the next request on the connection is read, as an HTTP server does
             └─► not HTTP, too long, with a body ──► 4xx and the end
 
-What this is not: a web server. There is one resource, at every path. Paths that end in `/mqtt` or `/leafnode` belong to
-protocols that are not spoken here, and are refused.
+What this is not: a web server. There is one resource, at every path. Those whose path ends in `/leafnode` are leaf
+nodes, and refused where there are none; `/mqtt` belongs to a protocol that is not spoken here, and is refused.
 
 h11 reads the requests; the answers are written here, since their bytes are compared with nats-server's. Memory is
 bounded by `WEBSOCKET_REQUEST_BYTES_MAX`; time is bounded by the listener.
@@ -28,8 +28,9 @@ import h11
 from slipstream.protocol.limits import WEBSOCKET_REQUEST_BYTES_MAX, WEBSOCKET_REQUESTS_MAX
 from slipstream.protocol.ws_origin import OriginPolicy, OriginRefused
 
-__all__ = ["CookieNames", "Cookies", "Handshake", "HandshakeSettings", "Upgrade"]
+__all__ = ["CookieNames", "Cookies", "Handshake", "HandshakeSettings", "HttpHeaders", "Upgrade", "accept_of"]
 
+LEAF_PATH = "/leafnode"
 _ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES = 16
 _DEFLATE = "permessage-deflate"
@@ -72,6 +73,7 @@ class HandshakeSettings:
     origins: OriginPolicy = field(default_factory=OriginPolicy)
     headers: tuple[tuple[str, str], ...] = ()  # added to the answer, checked by the configuration
     tls: bool = False  # requests arrive over TLS, so the own origin is https
+    leafs: bool = False  # leaf nodes are let in, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class Upgrade:
     cookies: Cookies
     compressed: bool  # permessage-deflate was agreed upon, without context takeover on either side
     masked: bool  # the client masks its frames; False after Nats-No-Masking
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether a leaf node asks, and no client."""
+        return self.path.endswith(LEAF_PATH)
 
     @property
     def is_browser(self) -> bool:
@@ -174,12 +181,12 @@ class Handshake:
 
     def _judge(self, request: h11.Request) -> tuple[Upgrade, bytes]:
         """The upgrade a request asks for, and its key; the checks and their order are nats-server's."""
-        headers = _Headers(request)
+        headers = HttpHeaders(request)
         target = request.target.decode("latin-1")
         path = target.partition("?")[0]
         if path.endswith("/mqtt"):
             raise _Refused(HTTPStatus.NOT_FOUND, "mqtt websocket endpoint not enabled")
-        if path.endswith("/leafnode"):
+        if path.endswith(LEAF_PATH) and not self._settings.leafs:
             raise _Refused(HTTPStatus.NOT_FOUND, "leafnode websocket endpoint not enabled")
         if request.method != b"GET":
             raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "request method must be GET")
@@ -214,9 +221,8 @@ class Handshake:
         return upgrade, key.encode("latin-1")
 
     def _acceptance(self, upgrade: Upgrade, key: bytes) -> bytes:
-        accept = base64.b64encode(hashlib.sha1(key + _ACCEPT_GUID, usedforsecurity=False).digest())
         answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        answer += b"Sec-WebSocket-Accept: " + accept + b"\r\n"
+        answer += b"Sec-WebSocket-Accept: " + accept_of(key) + b"\r\n"
         if upgrade.compressed:
             answer += _DEFLATE_ANSWER
         if not upgrade.masked:
@@ -236,8 +242,8 @@ class Handshake:
         ends = (
             self._requests >= WEBSOCKET_REQUESTS_MAX
             or request.http_version < b"1.1"
-            or _Headers(request).has_token("connection", "close")
-            or _Headers(request).announce_body
+            or HttpHeaders(request).has_token("connection", "close")
+            or HttpHeaders(request).announce_body
         )
         if ends:
             answer += b"Connection: close\r\n"
@@ -261,11 +267,16 @@ class Handshake:
         )
 
 
-class _Headers:
-    """Headers of a request, by lower-case name."""
+def accept_of(key: bytes) -> bytes:
+    """The proof that a request with this key was understood."""
+    return base64.b64encode(hashlib.sha1(key + _ACCEPT_GUID, usedforsecurity=False).digest())
 
-    def __init__(self, request: h11.Request) -> None:
-        self._items = [(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers]
+
+class HttpHeaders:
+    """Headers of a request or a response, by lower-case name."""
+
+    def __init__(self, head: h11.Request | h11.InformationalResponse | h11.Response) -> None:
+        self._items = [(name.decode("ascii"), value.decode("latin-1")) for name, value in head.headers]
 
     def all(self, name: str) -> list[str]:
         return [value for key, value in self._items if key == name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipstream.kernels.wire.interest import Route
+from slipstream.kernels.wire.receivers import Route
 
 __all__ = ["chosen_part", "queue_aliases"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from slipstream.server.http_tunnel import HttpTunnel
     from slipstream.server.server import Server
 
 __all__ = ["DialTarget", "Dialer"]
@@ -28,6 +29,11 @@ class DialTarget(Protocol):
 
     def next_address(self) -> tuple[str, int]:
         """Where the next attempt goes."""
+        ...
+
+    @property
+    def tunnel(self) -> HttpTunnel | None:
+        """The proxy that it goes through, if any."""
         ...
 
     @property
@@ -96,7 +102,11 @@ class Dialer:
             await asyncio.sleep(pause_ns / SECOND_NS)
 
     async def _connect(self, call: DialTarget, host: str, port: int) -> None:
-        await self._server.turns.loop.create_connection(call.protocol, host, port)
+        loop = self._server.turns.loop
+        if call.tunnel is None:
+            await loop.create_connection(call.protocol, host, port)
+        else:
+            await loop.create_connection(call.protocol, sock=await call.tunnel.open(loop, host, port))
 
     def _level(self, attempts: int, *, again: bool) -> str:
         options = self._server.options

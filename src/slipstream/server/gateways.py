@@ -179,6 +179,7 @@ class GatewayCall:
 
     timeout_ns = _DIAL_TIMEOUT_NS
     is_announced = True
+    tunnel = None
 
     def __init__(
         self,

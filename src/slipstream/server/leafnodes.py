@@ -15,10 +15,14 @@ from slipstream.errors import SlipstreamError
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.nodes import LeafNodes
 from slipstream.links.leafs.remotes import LeafRemote
+from slipstream.links.leafs.words import WEBSOCKET_LEAF
 from slipstream.protocol import texts
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.link_protocol import LinkProtocol, LinkTiming
+from slipstream.server.leaf_calls import LeafCall, asked_websocket
+from slipstream.server.link_coding import LinkCoding
+from slipstream.server.link_protocol import AcceptedLayers, LinkProtocol, LinkTiming
 from slipstream.server.link_sockets import LinkSockets
+from slipstream.server.link_websocket import LinkWebsocket
 from slipstream.server.listener import address_of
 from slipstream.server.reachable import reachable
 from slipstream.server.tls import TlsContext
@@ -29,8 +33,9 @@ if TYPE_CHECKING:
     from slipstream.config.listener_options import LeafnodeOptions, LeafRemoteOptions
     from slipstream.links.end import LinkEnd
     from slipstream.links.leafs.handshake import LeafConnect
+    from slipstream.protocol.ws_stream import WebSocketStream
     from slipstream.server.server import Server
-    from slipstream.server.tls_layer import TlsFacts
+    from slipstream.server.tls_layer import TlsFacts, TlsLayer
 
 __all__ = ["LeafTls", "LeafnodeServer"]
 
@@ -177,6 +182,8 @@ class LeafnodeServer:
     def ready(self, link: LeafLink) -> None:
         """The handshake is over: ask from now on whether the peer lives."""
         self.sockets.start_pings(link.end)
+        if isinstance(link.end.edge, LinkProtocol):
+            link.end.edge.peer_is_known()
         if isinstance(link.end.edge, LinkProtocol) and link.parser.paused:
             self._turns.call_soon(link.end.edge.resume_reading)
         jetstream = self._server.jetstream
@@ -207,7 +214,28 @@ class LeafnodeServer:
 
     # --- sockets -----------------------------------------------------------------------------------------------------
 
-    def _protocol(self, remote: LeafRemote | None) -> LinkProtocol:
+    def take(
+        self, transport: asyncio.Transport, tls: TlsLayer | None, stream: WebSocketStream, facts: TlsFacts | None
+    ) -> None:
+        """Go on with a leaf node that came to the WebSocket port.
+
+        Args:
+            transport: its socket.
+            tls: of that port, if it has some.
+            stream: the frames.
+            facts: what the TLS handshake found out.
+        """
+        layers = AcceptedLayers(tls, LinkCoding(LinkWebsocket(stream)), facts)
+        protocol = self._protocol(None, layers)
+        # The other protocol reads in another way: the loop changes it while nothing is read.
+        transport.pause_reading()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if not transport.is_closing():
+            transport.resume_reading()
+            protocol.read_on()
+
+    def _protocol(self, remote: LeafRemote | None, accepted: AcceptedLayers | None = None) -> LinkProtocol:
         options = self._server.options
         timing = LinkTiming(
             options.ping_interval_ns,
@@ -216,14 +244,31 @@ class LeafnodeServer:
             options.leafnodes.write_timeout == "close",
         )
         return LinkProtocol(
-            self._server, timing, partial(self._opened, remote), self.sockets.lost, on_ready=self._begin
+            self._server,
+            timing,
+            partial(self._opened, remote, accepted),
+            self.sockets.lost,
+            on_ready=self._begin if accepted is None else self._greet,
+            accepted=accepted,
         )
 
-    def _opened(self, remote: LeafRemote | None, protocol: LinkProtocol) -> LinkEnd:
-        peer = SecurePeer(*address_of(protocol.transport), "leafnode")
+    def _opened(self, remote: LeafRemote | None, accepted: AcceptedLayers | None, protocol: LinkProtocol) -> LinkEnd:
+        is_websocket = accepted is not None or (remote is not None and remote.is_websocket)
+        peer = SecurePeer(*address_of(protocol.transport), WEBSOCKET_LEAF if is_websocket else "leafnode")
         link = self.nodes.accept(peer) if remote is None else self.nodes.dialled(peer, remote)
+        if accepted is not None:
+            if accepted.facts is not None:
+                link.secured = True
+                peer.learn(accepted.facts)
+            link.opened_websocket(deflated=accepted.coding.is_deflated)
         self.sockets.open[link.end] = link
         return link.end
+
+    def _greet(self, protocol: LinkProtocol) -> None:
+        """A leaf node that came in otherwise is told who this is, and has to say who it is."""
+        link = self.sockets.open[protocol.end]
+        self.await_answer(link, self._auth_timeout_ns)
+        self.nodes.greet(link)
 
     def _begin(self, protocol: LinkProtocol) -> None:
         """The socket is there: whoever accepted greets, after the TLS handshake or before it."""
@@ -233,15 +278,42 @@ class LeafnodeServer:
             link.close(CloseReason.CLIENT_CLOSED)  # a reload came while it was dialled
             return
         if remote is not None:
-            self.await_answer(link, remote.options.first_info_timeout_ns)
-            if remote.wants_tls and remote.options.tls is not None and remote.options.tls.handshake_first:
-                self.secure(link, lambda: None)
-            return
-        self.await_answer(link, self._server.options.leafnodes.auth_timeout_ns or 2 * SECOND_NS)
-        if tls is None:
-            self.nodes.greet(link)
-            return
-        first = tls.options.handshake_first
+            self._begin_with(remote, link, protocol)
+        elif tls is None:
+            self._greet(protocol)
+        elif tls.options.handshake_first_fallback_ns:
+            # Who speaks first knows of it; others wait for INFO.
+            protocol.await_first_bytes(
+                tls.options.handshake_first_fallback_ns,
+                partial(self._shake_hands, link, protocol, tls, True),
+                partial(self._shake_hands, link, protocol, tls, False),
+            )
+        else:
+            self._shake_hands(link, protocol, tls, tls.options.handshake_first)
+
+    def _begin_with(self, remote: LeafRemote, link: LeafLink, protocol: LinkProtocol) -> None:
+        """This server dialled: over TCP the remote speaks first, a WebSocket has to be asked for."""
+        self.await_answer(link, remote.options.first_info_timeout_ns)
+        tls = remote.options.tls
+        if remote.is_websocket:
+
+            def opened(deflated: bool) -> None:
+                link.opened_websocket(deflated=deflated)
+
+            def ask() -> None:
+                protocol.ask_for_websocket(asked_websocket(remote, opened))
+
+            if remote.wants_tls:
+                self.secure(link, ask)
+            else:
+                ask()
+        elif remote.wants_tls and tls is not None and tls.handshake_first:
+            self.secure(link, lambda: None)
+
+    def _shake_hands(
+        self, link: LeafLink, protocol: LinkProtocol, tls: TlsContext, first: bool, early: bytes = b""
+    ) -> None:
+        """Speak TLS with a leaf node that connected: before INFO, or after it."""
         if not first:
             self.nodes.greet(link)
             protocol.flush()
@@ -252,9 +324,13 @@ class LeafnodeServer:
                 link.peer.learn(facts)
             if first:
                 self.nodes.greet(link)
-            self.await_answer(link, self._server.options.leafnodes.auth_timeout_ns or 2 * SECOND_NS)
+            self.await_answer(link, self._auth_timeout_ns)
 
-        protocol.begin_tls(tls, secured, timeout_ns=tls.options.timeout_ns)
+        protocol.begin_tls(tls, secured, timeout_ns=tls.options.timeout_ns, early=early)
+
+    @property
+    def _auth_timeout_ns(self) -> int:
+        return self._server.options.leafnodes.auth_timeout_ns or 2 * SECOND_NS
 
     def _too_slow(self, link: LeafLink) -> None:
         """A peer that does not go on with its handshake."""
@@ -308,41 +384,3 @@ class LeafnodeServer:
                 link.close(CloseReason.CLIENT_CLOSED)
         self._contexts.pop(remote, None)
         self.log("INF", f"Reloaded: LeafNode Remote {' '.join(map(redacted, remote.options.urls))} removed")
-
-
-class LeafCall:
-    """A remote that is to be reached."""
-
-    is_announced = False
-
-    def __init__(self, remote: LeafRemote, server: Server, protocol: Callable[[], LinkProtocol]) -> None:
-        self._remote = remote
-        self._server = server
-        self.protocol = protocol
-        self.timeout_ns = remote.options.dial_timeout_ns or server.options.leafnodes.dial_timeout_ns
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether it is still to be reached."""
-        return self._remote.wanted
-
-    def next_address(self) -> tuple[str, int]:
-        """One after another of those that are known."""
-        address = self._remote.pick()
-        return address.host, address.port
-
-    def trying(self) -> str:
-        """What is logged before an attempt."""
-        return f"Trying to connect as leafnode to remote server on {self._where()}"
-
-    def failed(self, attempts: int) -> str:
-        """What is logged before the error of an attempt."""
-        return f"Error trying to connect as leafnode to remote server {self._where()} (attempt {attempts})"
-
-    def pause_ns(self, attempts: int) -> int:
-        """Remotes are tried for ever, many leafs at different times."""
-        reconnect_ns = self._server.options.leafnodes.reconnect_ns
-        return reconnect_ns + self._server.hub.rng.randrange(max(reconnect_ns, 1))
-
-    def _where(self) -> str:
-        return texts.quoted_text(self._remote.current.shown)

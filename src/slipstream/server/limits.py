@@ -36,6 +36,8 @@ DECLARED_START_S: Final = 30.0
 # A read this short is a client that waits for answers. If no other client makes work for the end of the turn, the turn
 # ends with it: what a publisher waits for leaves one round of the event loop earlier.
 LONE_READ_BYTES_MAX: Final = 4 * KIB
+# What an HTTP proxy may say before a tunnel through it is open.
+TUNNEL_ANSWER_BYTES_MAX: Final = 16 * KIB
 
 # A process that writes tables and ended is started again after a pause, twice as long each time it came to nothing. At
 # a stop it has this long to finish its turn.

@@ -13,31 +13,33 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from slipstream.config.durations import format_duration
 from slipstream.config.record import Record
-from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.limits import FIRST_PING_MAX_NS
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
+from slipstream.server.back_pressure import BackPressure
+from slipstream.server.errors import LinkUnreadable
 from slipstream.server.limits import EARLY_FLUSH_BYTES
-from slipstream.server.link_compression import LinkCompression
+from slipstream.server.link_coding import LinkCoding
+from slipstream.server.link_tls import LinkTls
 from slipstream.server.read_pace import ReadPace
-from slipstream.server.tls_layer import TlsFailed, TlsLayer
+from slipstream.server.tls_layer import TlsLayer
 from slipstream.units import MIB, SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.links.end import LinkEnd
+    from slipstream.server.link_websocket import LinkWebsocket
     from slipstream.server.server import Server
     from slipstream.server.tls import TlsContext
     from slipstream.server.tls_layer import TlsFacts
 
-__all__ = ["LinkProtocol", "LinkTiming", "TlsFirst"]
+__all__ = ["AcceptedLayers", "LinkProtocol", "LinkTiming", "TlsFirst"]
 
 
-_UNPACKED_A_TURN = MIB  # of what came compressed; some milliseconds of work
+_DECODED_A_TURN = MIB  # of what came compressed; some milliseconds of work
 
 
 class LinkTiming(Record):
@@ -58,6 +60,14 @@ class TlsFirst(Record):
     timeout_ns: int
 
 
+class AcceptedLayers(NamedTuple):
+    """What was agreed on with a peer that was let in elsewhere, on the WebSocket port."""
+
+    tls: TlsLayer | None  # open
+    coding: LinkCoding
+    facts: TlsFacts | None  # of its handshake
+
+
 class LinkProtocol(asyncio.BufferedProtocol):
     """One socket to another server.
 
@@ -68,6 +78,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         on_lost: is told when the socket is gone, after the link was closed.
         tls_first: TLS comes before anything else.
         on_ready: goes on when link and socket know each other, before anything is read.
+        accepted: what was agreed on with the peer before this had the socket.
     """
 
     def __init__(
@@ -78,6 +89,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         on_lost: Callable[[LinkEnd], None] | None = None,
         tls_first: TlsFirst | None = None,
         on_ready: Callable[[LinkProtocol], None] | None = None,
+        accepted: AcceptedLayers | None = None,
     ) -> None:
         self._server = server
         self._turns = server.turns
@@ -89,15 +101,13 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._on_ready = on_ready
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.end: LinkEnd = cast("LinkEnd", None)
-        self._blocked = False  # the transport holds bytes it could not send
-        self._late = False  # a write took longer than its deadline, and the peer was given more time
+        self._pressure = BackPressure(self._turns, self)
         self._ended = False  # finished or lost
-        self._deadline: asyncio.TimerHandle | None = None  # of a write under way
         self._timer: asyncio.TimerHandle | None = None  # of the present step of the handshake first, PING later
-        self._tls: TlsLayer | None = None
-        self._compression: LinkCompression | None = None
-        self._unpacked_bytes = 0  # in this turn
-        self._on_secured: Callable[[TlsFacts], object] | None = None
+        self._tls = None if accepted is None or accepted.tls is None else LinkTls(self, accepted.tls)
+        self._coding: LinkCoding | None = None if accepted is None else accepted.coding
+        self._decoded_bytes = 0  # in this turn
+        self._on_first_bytes: Callable[[bytes], None] | None = None
         self._held_back = False  # nothing is read: an answer about the peer is awaited, or others have their turn
         self._pace = ReadPace()
         self._pace.begin()
@@ -126,16 +136,19 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to: encrypted bytes go to the buffer that all share, since OpenSSL copies them at once."""
-        if self._tls is not None or self._compression is not None:
+        if self._tls is not None or self._coding is not None or self._on_first_bytes is not None:
             return self._shared
         return self._pace.cut(self.end.parser.lend(self._shared))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
-        if self._tls is not None:
-            self._on_encrypted(memoryview(self._shared)[:nbytes])
-        elif self._compression is not None:
-            self._on_packed(memoryview(self._shared)[:nbytes])
+        if self._on_first_bytes is not None:
+            take, self._on_first_bytes = self._on_first_bytes, None
+            take(bytes(memoryview(self._shared)[:nbytes]))
+        elif self._tls is not None:
+            self._tls.receive(memoryview(self._shared)[:nbytes])
+        elif self._coding is not None:
+            self._on_coded(memoryview(self._shared)[:nbytes])
         else:
             self._parse(nbytes)
 
@@ -164,26 +177,37 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The transport keeps bytes: the peer reads slower than we write."""
-        self._blocked = True
-        outbox = self.end.outbox
-        outbox.in_flight = self.transport.get_write_buffer_size()
-        outbox.early_at = outbox.limit
-        if self._deadline is None:
-            self._await_write()
+        self._pressure.pause()
 
     def resume_writing(self) -> None:
         """Everything handed over is sent."""
-        self._blocked = False
-        if self._late:
-            self._late = False
-            self.end.log("INF", "Slow Consumer Recovered")
-        outbox = self.end.outbox
-        outbox.in_flight = 0
-        outbox.early_at = EARLY_FLUSH_BYTES
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._pressure.resume()
+        self._put_control()
         self.flush()
+
+    # --- back-pressure ----------------------------------------------------------------------------------------------
+
+    @property
+    def slow_peer(self) -> LinkEnd:
+        """Who reads."""
+        return self.end
+
+    @property
+    def write_deadline_ns(self) -> int:
+        """How long a write may take."""
+        return self._timing.write_deadline_ns
+
+    @property
+    def closes_late(self) -> bool:
+        """Whether a write past its deadline ends the link even when the peer has read something."""
+        return self._timing.closes_late
+
+    def log_pressure(self, text: str) -> None:
+        """A log line about it."""
+        self.end.log("INF", text)
+
+    def was_late(self) -> None:
+        """A write took too long, and the peer is given more time: nobody counts that for links."""
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -217,51 +241,90 @@ class LinkProtocol(asyncio.BufferedProtocol):
         """The answer about the peer is there, or the others had their turn."""
         if self._held_back and not self.end.parser.paused:
             self._held_back = False
-            if self._compression is not None:
-                self._unpacked_bytes = 0
-                self._unpack()
+            if self._coding is not None:
+                self._decoded_bytes = 0
+                self._decode()
             if not self._held_back and not self.transport.is_closing():
                 self.transport.resume_reading()
 
-    # --- compression ------------------------------------------------------------------------------------------------
+    def await_first_bytes(self, delay_ns: int, came: Callable[[bytes], None], silent: Callable[[], None]) -> None:
+        """Find out whether the peer speaks first: give its first bytes to somebody, or tell that there were none."""
+
+        def over() -> None:
+            self._on_first_bytes = None
+            silent()
+
+        self._on_first_bytes = came
+        self.set_step_timer(delay_ns, over)
+
+    def read_on(self) -> None:
+        """This has the socket of somebody else now: read what that had decrypted already."""
+        if self._tls is not None:
+            self.take_plain()
+
+    # --- layers -----------------------------------------------------------------------------------------------------
 
     def compress(self, mode: str) -> None:
         """Send and read frames of S2 from here on, or change the level; what waits leaves as it is."""
-        if self._compression is not None:
-            self._compression.mode = mode
-            return
-        chunks = self.end.outbox.take()
-        if chunks:
-            self._write(chunks)
-        self._compression = LinkCompression(mode)
+        if self._coding is None or not self._coding.is_compressed:
+            chunks = self.end.outbox.take()
+            if chunks:
+                self._write(chunks)
+        if self._coding is None:
+            self._coding = LinkCoding()
+        self._coding.compress(mode)
 
-    def _on_packed(self, data: memoryview) -> None:
-        assert self._compression is not None
-        self._compression.receive(data)
-        self._unpacked_bytes = 0
+    def ask_for_websocket(self, websocket: LinkWebsocket) -> None:
+        """Send the request of a WebSocket; frames are spoken from here on."""
+        self._coding = LinkCoding(websocket)
+        self._put_control()
+
+    def peer_is_known(self) -> None:
+        """The handshake of the link is over."""
+        if self._coding is not None:
+            self._coding.peer_is_known()
+
+    def _on_coded(self, data: memoryview) -> None:
+        assert self._coding is not None
+        self._coding.receive(data)
+        self._decoded_bytes = 0
         if not self._held_back:
-            self._unpack()
+            self._decode()
 
-    def _unpack(self) -> None:
+    def _decode(self) -> None:
         """Read what is in the frames that came, in turns: little may become much."""
-        compression = self._compression
-        assert compression is not None
+        coding = self._coding
+        assert coding is not None
         try:
             while not self._ended and not self._held_back:
-                content = compression.next_content()
+                content = coding.next_content()
                 if content is None:
-                    return
-                self._unpacked_bytes += len(content)
+                    break
+                self._decoded_bytes += len(content)
                 self._parse(len(content), content)
-                if self._unpacked_bytes >= _UNPACKED_A_TURN and not self._held_back:
+                if self._decoded_bytes >= _DECODED_A_TURN and not self._held_back:
                     self._held_back = True
                     self.transport.pause_reading()
                     self._turns.call_soon(self.resume_reading)
-        except BadBackup as error:
-            self.end.log("ERR", f"read error: compressed bytes make no sense ({error})")
-            self.end.close(CloseReason.READ_ERROR)
+            self._put_control()
+        except LinkUnreadable as error:
+            if str(error):
+                self.end.log("ERR", str(error))
+            self.end.close(error.reason)
+
+    def _put_control(self) -> None:
+        """Send what the layers themselves have to say."""
+        if self._coding is not None and not self._pressure.blocked and not self._ended:
+            data = self._coding.control()
+            if data:
+                self._put([data])
 
     # --- TLS --------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is read any more."""
+        return self._ended
 
     @property
     def is_shaking_hands(self) -> bool:
@@ -287,93 +350,46 @@ class LinkProtocol(asyncio.BufferedProtocol):
             timeout_ns: for the handshake.
             early: bytes that came already.
         """
-        self.end.log("DBG", f"Starting TLS {'server' if server_hostname is None else 'client'} handshake")
-        self._tls = TlsLayer(context, server_hostname)
-        self._on_secured = on_secured
-        self.set_step_timer(timeout_ns, self._on_handshake_timeout)
-        if server_hostname is not None:
-            self._shake_hands()
-        if early:
-            self._on_encrypted(memoryview(early))
+        self._tls = LinkTls(self, TlsLayer(context, server_hostname), on_secured)
+        self._tls.begin(speaks_first=server_hostname is not None, timeout_ns=timeout_ns, early=early)
 
-    def _on_encrypted(self, data: memoryview) -> None:
-        tls = self._tls
-        assert tls is not None
-        if self._ended:
-            return
-        try:
-            tls.receive(data)
-            if not tls.is_open and not self._shake_hands():
-                return
-            while not self._ended:
-                if self._compression is not None:
-                    count = tls.read_into(self._shared)
-                    if not count:
-                        return
-                    self._on_packed(memoryview(self._shared)[:count])
-                    continue
-                count = tls.read_into(self.end.parser.lend(self._shared))
+    def take_plain(self) -> None:
+        """Read what is decrypted."""
+        assert self._tls is not None
+        layer = self._tls.layer
+        while not self._ended:
+            if self._coding is not None:
+                count = layer.read_into(self._shared)
                 if not count:
                     return
-                self._parse(count)
-        except EOFError:
-            self.transport.close()
-        except TlsFailed as error:
-            if tls.is_open:
-                self.end.log("ERR", f"read error: {error.text}")
-                self.end.close(CloseReason.READ_ERROR)
-            else:
-                self._on_handshake_failed(error)
-
-    def _shake_hands(self) -> bool:
-        tls = self._tls
-        assert tls is not None
-        try:
-            done = tls.shake_hands()
-        except TlsFailed as error:
-            self._on_handshake_failed(error)
-            return False
-        self.transport.write(tls.data_to_send())
-        if not done:
-            return False
-        self.cancel_step_timer()
-        facts = tls.facts()
-        self.end.log("DBG", "TLS handshake complete")
-        self.end.log("DBG", f"TLS version {facts.version}, cipher suite {facts.cipher_suite}")
-        assert self._on_secured is not None
-        self._on_secured(facts)
-        self.flush()
-        return True
-
-    def _on_handshake_failed(self, error: TlsFailed) -> None:
-        assert self._tls is not None
-        # An alert tells the peer what is wrong.
-        self.transport.write(self._tls.data_to_send())
-        self.end.log("ERR", f"TLS handshake error: {error.text}")
-        self.end.close(CloseReason.TLS_HANDSHAKE_ERROR)
-
-    def _on_handshake_timeout(self) -> None:
-        self.end.log("ERR", "TLS handshake error: timeout")
-        self.end.close(CloseReason.TLS_HANDSHAKE_ERROR)
+                self._on_coded(memoryview(self._shared)[:count])
+                continue
+            count = layer.read_into(self.end.parser.lend(self._shared))
+            if not count:
+                return
+            self._parse(count)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Send what waits, unless the transport is busy or a handshake is under way."""
-        if self._blocked or self.transport is None or self.is_shaking_hands:
+        if self._pressure.blocked or self.transport is None or self.is_shaking_hands:
             return
         chunks = self.end.outbox.take()
         if chunks:
             self._write(chunks)
 
     def _write(self, chunks: list[bytes | memoryview]) -> None:
-        if self._compression is not None:
-            chunks = [self._compression.pack(chunks)]
+        if self._coding is not None:
+            chunks = self._coding.wrap(chunks)
+        self._put(chunks)
+
+    def _put(self, chunks: list[bytes | memoryview]) -> None:
         if self._tls is not None:
-            self.transport.write(self._tls.encrypt(chunks))
+            self._tls.write(chunks)
         elif len(chunks) == 1:
             self.transport.write(chunks[0])
-        else:
+        elif chunks:
             self.transport.writelines(chunks)
 
     def finish(self) -> None:
@@ -383,16 +399,22 @@ class LinkProtocol(asyncio.BufferedProtocol):
         chunks = [] if self.is_shaking_hands else outbox.take()
         self._ended = True
         outbox.close()
-        if chunks and not self._blocked:
-            self._write(chunks)
-        if self._tls is not None and not self._blocked:
-            goodbye = self._tls.close()
-            if goodbye:
-                self.transport.write(goodbye)
-        if self._blocked:
-            # A peer that does not read would keep the socket for ever.
-            self._deadline = self._turns.call_later(SECOND_NS, self.transport.abort)
+        if not self._pressure.blocked:
+            self._farewell(chunks)
+        self._pressure.closing()
         self.transport.close()
+
+    def _farewell(self, chunks: list[bytes | memoryview]) -> None:
+        """The last words, in the protocols around them, too."""
+        if chunks:
+            self._write(chunks)
+        if self._coding is not None and not (self._tls is not None and not self._tls.is_open):
+            self._coding.farewell(self.end.close_reason or CloseReason.CLIENT_CLOSED)
+            data = self._coding.control()
+            if data:
+                self._put([data])
+        if self._tls is not None:
+            self._tls.say_goodbye()
 
     def abort(self) -> None:
         """Close at once; what waits is dropped."""
@@ -432,29 +454,6 @@ class LinkProtocol(asyncio.BufferedProtocol):
         end.keepalive.ask()
         self._timer = self._turns.call_later(timing.ping_interval_ns, self._on_ping_timer)
 
-    def _await_write(self) -> None:
-        self._deadline = self._turns.call_later(self._timing.write_deadline_ns, self._on_write_deadline)
-
-    def _on_write_deadline(self) -> None:
-        """A write took too long: the link ends if the peer has read nothing meanwhile, or as it is configured."""
-        self._deadline = None
-        end = self.end
-        if not self._blocked or end.state is State.CLOSED:
-            return
-        outbox, unsent = end.outbox, self.transport.get_write_buffer_size()
-        waited, state = format_duration(self._timing.write_deadline_ns), "State" if self._late else "Detected"
-        size = outbox.pending
-        text = f"Slow Consumer {state}: WriteDeadline of {waited} exceeded with 1 chunks of {size} total bytes."
-        end.log("INF", text)
-        if self._timing.closes_late or unsent >= outbox.in_flight:
-            end.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
-            return
-        outbox.in_flight = unsent
-        self._late = True
-        self._await_write()
-
     def _cancel_timers(self) -> None:
         self.cancel_step_timer()
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._pressure.cancel()

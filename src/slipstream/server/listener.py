@@ -17,13 +17,13 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, cast
 
-from slipstream.config.durations import format_duration
 from slipstream.limits import FIRST_PING_MAX_NS
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
+from slipstream.server.back_pressure import BackPressure
 from slipstream.server.limits import EARLY_FLUSH_BYTES, PRODUCER_STALL_NS, TURN_SENT_BYTES
 from slipstream.server.read_pace import ReadPace
 from slipstream.units import SECOND_NS
@@ -46,12 +46,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._delivery = server.hub.delivery
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.connection: ClientConnection = cast(ClientConnection, None)
-        self._blocked = False  # the transport holds bytes it could not send
+        self._pressure = BackPressure(self._turns, self)
         self._rest_follows = False  # what is left in the outbox has to wait for a turn of the others
         self._reading_paused = False
         self._pace = ReadPace()
-        self._deadline: asyncio.TimerHandle | None = None  # of a write under way
-        self._late = False  # a write took longer than its deadline, and the client was given more time
         self._timer: asyncio.TimerHandle | None = None  # authentication first, PING later
 
     # --- asyncio ------------------------------------------------------------------------------------------------
@@ -143,46 +141,57 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The transport keeps bytes: the peer reads slower than we write."""
-        self._blocked = True
-        outbox = self.connection.outbox
-        outbox.in_flight = self.transport.get_write_buffer_size()
-        outbox.early_at = outbox.limit
-        if self._deadline is None:
-            self._await_write()
+        self._pressure.pause()
 
     def resume_writing(self) -> None:
         """Everything handed over is sent."""
-        self._blocked = False
-        if self._late:
-            self._late = False
-            self._server.hub.log("INF", self.connection, "Slow Consumer Recovered")
-        outbox = self.connection.outbox
-        outbox.in_flight = 0
-        outbox.early_at = EARLY_FLUSH_BYTES
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._pressure.resume()
         self.flush()
+
+    # --- back-pressure ------------------------------------------------------------------------------------------
+
+    @property
+    def slow_peer(self) -> ClientConnection:
+        """Who reads."""
+        return self.connection
+
+    @property
+    def write_deadline_ns(self) -> int:
+        """How long a write may take."""
+        return self._server.hub.options.write_deadline_ns
+
+    @property
+    def closes_late(self) -> bool:
+        """Whether a write past its deadline ends the connection even when the client has read something."""
+        return self._server.hub.options.write_timeout != "retry"
+
+    def log_pressure(self, text: str) -> None:
+        """A log line about it."""
+        self._server.hub.log("INF", self.connection, text)
+
+    def was_late(self) -> None:
+        """A write took too long, and the client is given more time."""
+        self._server.hub.was_slow(self.connection)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Send what waits, unless the transport is still busy; of much the first part, and the rest a turn later."""
-        if self._blocked or self._rest_follows or self.transport is None:
+        if self._pressure.blocked or self._rest_follows or self.transport is None:
             return
         outbox = self.connection.outbox
         chunks = outbox.take(TURN_SENT_BYTES)
         if not chunks:
             return
         self.write(chunks)
-        if outbox.waiting and not self._blocked:
+        if outbox.waiting and not self._pressure.blocked:
             self._rest_follows = True
             outbox.early_at = outbox.limit
             self._turns.call_soon(self._send_rest)
 
     def _send_rest(self) -> None:
         self._rest_follows = False
-        if not self._blocked:
+        if not self._pressure.blocked:
             self.connection.outbox.early_at = EARLY_FLUSH_BYTES
             self.flush()
 
@@ -201,9 +210,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         outbox.close()
         if chunks:
             self.write(chunks)
-        if self._blocked:
-            # A peer that does not read would keep the socket for ever.
-            self._deadline = self._turns.call_later(SECOND_NS, self.transport.abort)
+        self._pressure.closing()
         self.transport.close()
 
     def abort(self) -> None:
@@ -275,29 +282,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
             connection.send_ping()
         self._timer = self._turns.call_later(interval, self._on_ping_timer)
 
-    def _await_write(self) -> None:
-        self._deadline = self._turns.call_later(self._server.hub.options.write_deadline_ns, self._on_write_deadline)
-
-    def _on_write_deadline(self) -> None:
-        """A write took too long: close the client, or let it go on where the configuration says so and it reads."""
-        self._deadline = None
-        connection, hub = self.connection, self._server.hub
-        if not self._blocked or connection.state is State.CLOSED:
-            return
-        waited = format_duration(hub.options.write_deadline_ns)
-        size = connection.outbox.pending
-        state = "State" if self._late else "Detected"
-        text = f"Slow Consumer {state}: WriteDeadline of {waited} exceeded with 1 chunks of {size} total bytes."
-        hub.log("INF", connection, text)
-        outbox, unsent = connection.outbox, self.transport.get_write_buffer_size()
-        if hub.options.write_timeout != "retry" or unsent >= outbox.in_flight:
-            connection.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
-            return
-        hub.was_slow(connection)
-        outbox.in_flight = unsent
-        self._late = True
-        self._await_write()
-
     def cancel_timer(self) -> None:
         """Wait for nothing."""
         if self._timer is not None:
@@ -306,9 +290,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def _cancel_timers(self) -> None:
         self.cancel_timer()
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._pressure.cancel()
 
 
 def address_of(transport: asyncio.Transport) -> tuple[str, int]:

@@ -160,10 +160,10 @@ class Routes:
         hub.cluster_name = self.mesh.introduction.cluster
         if self.sockets.closed:
             return
-        if self._server.leafnodes is not None:
-            self._server.leafnodes.nodes.cluster_changed(self.mesh.leaf_urls())
         told = not self._server.options.cluster.no_advertise
         urls, websocket = self.mesh.client_urls() if told else (list[str](), list[str]())
+        if self._server.leafnodes is not None:
+            self._server.leafnodes.nodes.cluster_changed(self.mesh.leaf_urls(), websocket)
         if (urls, websocket) != (hub.connect_urls, hub.websocket_urls):
             hub.connect_urls, hub.websocket_urls = urls, websocket
             for connection in list(hub.each_connection()):
@@ -235,6 +235,7 @@ class RouteCall:
 
     timeout_ns = _DIAL_TIMEOUT_NS
     is_announced = False
+    tunnel = None
 
     def __init__(self, target: RouteTarget, mesh: Mesh, protocol: Callable[[], LinkProtocol]) -> None:
         self._target = target

@@ -220,7 +220,7 @@ class TlsClientProtocol(ClientProtocol):
         outbox = self.connection.outbox
         if self.is_shaking_hands:
             outbox.close()
-        elif not self._blocked:
+        elif not self._pressure.blocked:
             chunks = outbox.take()
             if chunks:
                 self.write(chunks)

@@ -44,8 +44,8 @@ class WebsocketFront:
     settings: HandshakeSettings
 
     @staticmethod
-    def from_options(options: WebsocketOptions) -> WebsocketFront:
-        """Read the options and the files they name.
+    def from_options(options: WebsocketOptions, *, leafs: bool) -> WebsocketFront:
+        """Read the options and the files they name; `leafs`: leaf nodes are let in, too.
 
         Raises:
             ConfigError: certificates or origins cannot be used.
@@ -57,6 +57,7 @@ class WebsocketFront:
             origins=OriginPolicy.from_options(options.same_origin, options.allowed_origins),
             headers=tuple(options.headers.items()),
             tls=tls is not None,
+            leafs=leafs,
         )
         return WebsocketFront(tls, settings)
 
@@ -80,7 +81,8 @@ class WebsocketListener:
             ConfigError: certificates or origins cannot be used.
         """
         self.server = server
-        self.front = WebsocketFront.from_options(server.options.websocket)
+        options = server.options
+        self.front = WebsocketFront.from_options(options.websocket, leafs=bool(options.leafnodes.port))
         self.host = server.options.websocket.host or DEFAULT_HOST
         self.port = server.options.websocket.port
         # Sockets that are not clients yet; the server knows nothing of them.
@@ -262,7 +264,7 @@ class WebsocketProtocol(TlsClientProtocol):
             if socket.failure:
                 self._server.hub.log("ERR", self.connection, f"read error: {socket.failure}")
             self.connection.close(socket.close_reason or CloseReason.CLIENT_CLOSED)
-        elif not self._blocked:
+        elif not self._pressure.blocked:
             self._put_control()
 
     def _after_request(self) -> None:
@@ -281,6 +283,9 @@ class WebsocketProtocol(TlsClientProtocol):
         self._listener.waiting.discard(self)
         upgrade = self._socket.upgrade
         assert upgrade is not None
+        if upgrade.is_leaf:
+            self._hand_over()
+            return
         peer = SecurePeer(*address_of(self.transport), kind="websocket")
         peer.cookies = upgrade.cookies
         peer.forwarded_ip = upgrade.client_ip
@@ -289,6 +294,15 @@ class WebsocketProtocol(TlsClientProtocol):
         if self.open(peer):
             self.connection.greet()
             self.start_timers()
+
+    def _hand_over(self) -> None:
+        """A leaf node asks: from here on the socket belongs to its link."""
+        leafs, stream = self._server.leafnodes, self._socket.stream
+        if leafs is None or stream is None:
+            self._drop()  # the server is starting still
+            return
+        self._ended = True
+        leafs.take(self.transport, self._tls, stream, self._facts)
 
     # --- writing and closing ------------------------------------------------------------------------------------
 

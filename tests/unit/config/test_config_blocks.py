@@ -295,3 +295,23 @@ class TestOtherServers:
     )
     def test_errors(self, text: str, expected: str) -> None:
         assert errors(text) == [f"t.conf:{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("remote", "said"),
+    [
+        ('url: "nats://a", proxy {url: "http://p:1"}', "proxy configuration will be ignored"),
+        ('url: "ws://a", proxy {url: "https://p:1"}', "the connection to the proxy itself is not encrypted"),
+        ('url: "ws://a", proxy {}', "proxy without a url"),
+        ('url: "nats://a", ws_compression: true', "only apply to WebSocket URLs"),
+        ('url: "nats://a", ws_no_masking: true', "only apply to WebSocket URLs"),
+    ],
+)
+def test_settings_of_websocket_that_do_nothing_are_warned_about(remote: str, said: str) -> None:
+    result = loaded(f"leafnodes {{ remotes: [{{{remote}}}] }}")
+    assert [said in str(warning) for warning in result.warnings] == [True]
+
+
+def test_tls_through_a_proxy_needs_a_tls_block() -> None:
+    found = errors('leafnodes { remotes: [{url: "wss://a", proxy {url: "http://p:1"}}] }')
+    assert ["remote URL wss://a requires TLS" in text for text in found] == [True]

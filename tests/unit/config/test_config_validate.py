@@ -136,10 +136,7 @@ ASKED = {
     "gateway: JetStream": "gateway { name: a, port: 1 }, jetstream: true",
     "gateway: ocsp_peer": "gateway { tls { ocsp_peer: true } }",
     "gateway: a": 'gateway { authorization { user: u, password: "$2a$11$abc" } }',
-    "leafnodes: leaf": 'leafnodes { remotes: [{url: "ws://a"}] }',
-    "leafnodes: settings": 'leafnodes { remotes: [{url: "nats://a", ws_no_masking: true}] }',
     "leafnodes: jetstream_cluster_migrate": 'leafnodes { remotes: [{url: "nats://a", js_cluster_migrate: true}] }',
-    "leafnodes: handshake_first": "leafnodes { port: -1, tls { handshake_first: auto } }",
     "leafnodes: a": "leafnodes { remotes: [{hub: true}] }",
     "mqtt": "mqtt { port: 1883 }",
     "authorization": "authorization { auth_callout { issuer: "

@@ -279,10 +279,14 @@ async def test_servers_that_a_hub_tells_of_are_used_unless_that_is_off() -> None
 
     options = LeafRemoteOptions(urls=("nats-leaf://u:p@a.example", "nats-leaf://10.0.0.1:1"), no_randomize=True)
     remote = LeafRemote(options, Random(1))
-    remote.learn(["10.0.0.2:2", "a.example:7422", "[broken"])
+    remote.learn(["10.0.0.2:2", "a.example:7422", "[broken"], ["10.0.0.9:9"])
     assert [remote.pick().shown for _ in range(4)] == ["10.0.0.2:2", "a.example:7422", "10.0.0.1:1", "10.0.0.2:2"]
     assert remote.login() == ("u", "p") and remote.tls_name() == "a.example"
     keeping = LeafRemote(LeafRemoteOptions(urls=("nats-leaf://token@h:1",), ignore_discovered_servers=True), Random(1))
-    keeping.learn(["10.0.0.2:2"])
+    keeping.learn(["10.0.0.2:2"], [])
     assert [keeping.pick().shown for _ in range(2)] == ["h:1", "h:1"]
     assert keeping.login() == ("token", None)
+    over_websocket = LeafRemote(LeafRemoteOptions(urls=("wss://h/way/",)), Random(1))
+    assert over_websocket.pick()[:2] == ("h", 443) and over_websocket.current.path == "/way/leafnode"
+    over_websocket.learn(["10.0.0.2:2"], ["10.0.0.9:9"])
+    assert [over_websocket.pick().shown for _ in range(2)] == ["10.0.0.9:9", "h:443"]

@@ -1,4 +1,4 @@
-"""Incoming WebSocket frames: bytes in, unmasked payload out."""
+"""Incoming WebSocket frames: bytes in, unmasked payload out; and masks for the payload that a client sends."""
 
 from typing import Final
 
@@ -30,3 +30,6 @@ class FrameReader:
     def dead(self) -> bool: ...
     def feed(self, data: Buffer) -> list[tuple[int, bytes]]:
         """Read the next bytes; returns (kind, payload) in order, a fault last."""
+
+def masked(chunks: list[bytes | memoryview], key: bytes) -> bytes:
+    """The chunks as one payload, masked with a key of four bytes: what a client sends."""

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Incoming WebSocket frames (RFC 6455): bytes in, unmasked payload out, however the bytes are cut.
+"""Incoming WebSocket frames (RFC 6455): bytes in, unmasked payload out, however the bytes are cut. And masks for the
+payload that a client sends.
 
      0 1 2 3 4 5 6 7   0 1 2 3 4 5 6 7
     +-+-+-+-+-------+ +-+-------------+----------------------+-----------------+---------
@@ -290,6 +291,30 @@ cdef class FrameReader:
             self._phase = (self._phase + <unsigned>(size & 3)) & 3
         else:
             memcpy(target, source, size)
+
+
+def masked(list chunks, bytes key):
+    """The chunks as one payload, masked with a key of four bytes: what a client sends."""
+    cdef Py_buffer view
+    cdef Py_ssize_t size = 0, at = 0
+    cdef bytes whole
+    cdef const unsigned char *mask = <const unsigned char *>PyBytes_AS_STRING(key)
+    if len(key) != 4:
+        raise ValueError("a mask has four bytes")
+    for chunk in chunks:
+        size += len(chunk)
+    whole = PyBytes_FromStringAndSize(NULL, size)
+    for chunk in chunks:
+        PyObject_GetBuffer(chunk, &view, PyBUF_SIMPLE)
+        try:
+            if view.len > size - at:
+                raise ValueError("a chunk has items of more than a byte")
+            unmask(<const unsigned char *>view.buf, <unsigned char *>PyBytes_AS_STRING(whole) + at, view.len, mask,
+                   <unsigned>(at & 3))
+            at += view.len
+        finally:
+            PyBuffer_Release(&view)
+    return whole
 
 
 cdef Py_ssize_t emit_plain(list events, PyObject *plain, Py_ssize_t size) except -1:

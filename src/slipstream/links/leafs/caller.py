@@ -58,7 +58,7 @@ class LeafCaller:
         link.has_info = True
         if not info.client_id or info.leafnode_urls is None:
             link.refuse(CloseReason.WRONG_PORT, WRONG_PORT)
-        elif (remote.wants_tls or info.tls_required) and not link.secured:
+        elif (remote.wants_tls or info.tls_required) and not link.secured and not remote.is_websocket:
             remote.wants_tls = True
             self._edge.secure(link, lambda: self._on_first_info(link, remote, info))
         else:
@@ -75,7 +75,7 @@ class LeafCaller:
         link.named(info.server_name or info.server_id, info.cluster, info.domain)
         link.link.headers = info.headers and not self._hub.options.no_header_support
         link.answers_connect = info.info_on_connect
-        remote.learn(info.leafnode_urls or [])
+        remote.learn(info.leafnode_urls or [], info.ws_connect_urls or [])
         options = remote.options
         connect = LeafConnect(
             version=SERVER_VERSION,
@@ -104,8 +104,8 @@ class LeafCaller:
             self._finish(link, remote, None, None)
 
     def _on_later_info(self, link: LeafLink, remote: LeafRemote, info: LeafInfo) -> None:
-        if info.leafnode_urls:
-            remote.learn(info.leafnode_urls)
+        if info.leafnode_urls or info.ws_connect_urls:
+            remote.learn(info.leafnode_urls or [], info.ws_connect_urls or [])
         if not info.connect_info or link.end.state is not State.AUTHENTICATING:
             return
         link.remote_account = info.remote_account

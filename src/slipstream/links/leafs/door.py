@@ -20,11 +20,12 @@ from slipstream.auth.identity import (
 from slipstream.auth.jwt.verifier import Departure
 from slipstream.auth.leaf_logins import LeafLogins
 from slipstream.config.record import replace
+from slipstream.links.leafs.words import WEBSOCKET_LEAF
 from slipstream.protocol import texts
 from slipstream.protocol.texts import CloseReason
 
 if TYPE_CHECKING:
-    from slipstream.auth.identity import Identity, Verdict
+    from slipstream.auth.identity import ConnectionKind, Identity, Verdict
     from slipstream.links.leafs.handshake import LeafConnect
     from slipstream.links.leafs.link import LeafLink
     from slipstream.routing.hub import Hub
@@ -78,7 +79,8 @@ class LeafDoor:
 
     def ask(self, link: LeafLink, connect: LeafConnect, admit: Admit) -> None:
         """Decide; ends in `admit` or with the link closed, perhaps later."""
-        peer = PeerFacts(kind="LEAFNODE", ip=link.peer.ip, nonce=link.nonce.encode(), certificate=link.peer.certificate)
+        kind: ConnectionKind = "LEAFNODE_WS" if link.peer.kind == WEBSOCKET_LEAF else "LEAFNODE"
+        peer = PeerFacts(kind=kind, ip=link.peer.ip, nonce=link.nonce.encode(), certificate=link.peer.certificate)
         self._judge(link, connect, peer, self._logins.authenticate(connect, peer), admit)
 
     def _judge(self, link: LeafLink, connect: LeafConnect, peer: PeerFacts, verdict: Verdict, admit: Admit) -> None:

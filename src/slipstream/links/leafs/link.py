@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 from slipstream.accounts.account import most_subscription_cost, subscription_cost
 from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.kernels.wire.receivers import HUB_LEAF, SPOKE_LEAF
-from slipstream.links.end import LinkEnd, LinkWords
+from slipstream.links.end import LinkEnd
 from slipstream.links.gateways.addresses import Address
 from slipstream.links.leafs.crossing import LOOP_PREFIX
 from slipstream.links.leafs.handshake import LeafConnect, LeafInfo
+from slipstream.links.leafs.words import words_of
 from slipstream.links.presence import LinkMember
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["LEAF_LINE_FACTOR", "LeafHost", "LeafLink"]
 
 LEAF_LINE_FACTOR = 16  # lines of a server may be that much longer than those of a client
-_WORDS = LinkWords("lid", "a leaf node", "Leafnode", "Leafnode")
 # Time may heal what a configuration on the other side forbids: try again after that.
 PERMISSION_DELAY_NS = 30 * SECOND_NS
 
@@ -76,7 +76,7 @@ class LeafLink:
             host.hub,
             self,
             peer,
-            _WORDS,
+            words_of(peer),
             kind=SPOKE_LEAF if is_spoke else HUB_LEAF,
             max_payload=options.max_payload,
             max_line=LEAF_LINE_FACTOR * options.max_control_line,
@@ -101,8 +101,14 @@ class LeafLink:
         self.answers_connect = False  # the peer will say INFO once more
         self.has_info = False
         self.secured = False
+        self.is_deflated = False  # by the WebSocket that it goes over
         self._host = host
         self._rights: Rights | None = None
+
+    def opened_websocket(self, *, deflated: bool) -> None:
+        """The WebSocket that the link goes over is open; one that compresses leaves nothing to S2."""
+        self.log("DBG", f"Leafnode compression={'true' if deflated else 'false'}")
+        self.is_deflated = deflated
 
     @property
     def solicited(self) -> bool:

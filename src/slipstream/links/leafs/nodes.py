@@ -64,6 +64,7 @@ class LeafNodes:
         self.host, self.port = "", 0  # where leafs are told to connect
         self.urls: list[str] = []
         self._urls_elsewhere: list[str] = []  # of other servers of the cluster
+        self._websocket_urls: list[str] = []  # of all servers of the cluster
         self.links: dict[int, LeafLink] = {}  # READY ones
         self.past = PastTraffic()
         # Whoever wants to know: the system account's events.
@@ -170,6 +171,7 @@ class LeafNodes:
             api_lvl=API_LEVEL,
             info_on_connect=True,
             leafnode_urls=self.urls + self._urls_elsewhere,
+            ws_connect_urls=self._websocket_urls or None,
         )
         introduce(info, self.hub, tls, verifies=tls is not None and tls.verify)
         return info
@@ -290,11 +292,11 @@ class LeafNodes:
         elif link.end.state is not State.READY:
             link.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
 
-    def cluster_changed(self, urls: list[str]) -> None:
+    def cluster_changed(self, urls: list[str], websocket_urls: list[str]) -> None:
         """Other servers of the cluster listen for leafs there, who may connect to them when this one is gone."""
-        if urls == self._urls_elsewhere:
+        if (urls, websocket_urls) == (self._urls_elsewhere, self._websocket_urls):
             return
-        self._urls_elsewhere = urls
+        self._urls_elsewhere, self._websocket_urls = urls, websocket_urls
         for link in self.links.values():
             if not link.solicited:
                 link.outbox.write(self._info(link).line())
@@ -418,6 +420,8 @@ def compression_of(link: LeafLink, options: LeafnodeOptions) -> CompressionOptio
 
 def leaf_mode(link: LeafLink, options: LeafnodeOptions) -> str:
     """The mode that is configured for a link, by its one name."""
+    if link.is_deflated:
+        return OFF  # what is compressed already does not become smaller
     return configured_mode(compression_of(link, options), default=AUTO, when_on=AUTO)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from slipstream.config.cluster_keys import remote_name
+from slipstream.config.cluster_keys import is_websocket, remote_name
 
 if TYPE_CHECKING:
     from slipstream.config.listener_options import LeafRemoteOptions
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["LeafAddress", "LeafRemote"]
 
 LEAF_PORT = 7422  # where a URL names none
+_PORTS = {"ws": 80, "wss": 443}
+_WEBSOCKET_PATH = "/leafnode"
 
 
 class LeafAddress(NamedTuple):
@@ -23,6 +25,7 @@ class LeafAddress(NamedTuple):
     port: int
     user: str = ""
     password: str | None = None
+    path: str = ""  # of a WebSocket
 
     @property
     def shown(self) -> str:
@@ -42,7 +45,9 @@ class LeafRemote:
         self._next = 0
         self.current = self._addresses[0]
         self.delay_ns = 0  # before the next attempt, when the last one ended in a way that time may heal
-        self.wants_tls = options.tls is not None or any(url.startswith("tls://") for url in options.urls)
+        self.is_websocket = is_websocket(options.urls[0])
+        # One of a WebSocket comes before anything else, so INFO cannot ask for it, and a `tls` block alone does.
+        self.wants_tls = options.tls is not None or any(url.startswith(("tls://", "wss://")) for url in options.urls)
         self.removed = False  # by a reload
 
     @property
@@ -82,15 +87,18 @@ class LeafRemote:
         names = (self.current, *self._configured)
         return next((address.host for address in names if not _is_ip(address.host)), self.current.host)
 
-    def learn(self, urls: list[str]) -> None:
+    def learn(self, urls: list[str], websocket_urls: list[str]) -> None:
         """The remote told where its cluster listens: these are tried, too, before those that are configured."""
         if self.options.ignore_discovered_servers:
             return
+        scheme = "nats-leaf"
+        if self.is_websocket:
+            urls, scheme = websocket_urls, "wss" if self.wants_tls else "ws"
         known = {(address.host, address.port) for address in self._configured}
         found: list[LeafAddress] = []
         for url in urls:
             try:
-                address = _address(urlsplit(f"nats-leaf://{url}"))
+                address = _address(urlsplit(f"{scheme}://{url}"))
             except ValueError:
                 continue
             if address.host and (address.host, address.port) not in known:
@@ -102,7 +110,8 @@ class LeafRemote:
 def _address(parts: SplitResult) -> LeafAddress:
     user = unquote(parts.username) if parts.username else ""
     password = None if parts.password is None else unquote(parts.password)
-    return LeafAddress(parts.hostname or "", parts.port or LEAF_PORT, user, password)
+    path = f"{parts.path.rstrip('/')}{_WEBSOCKET_PATH}" if is_websocket(f"{parts.scheme}://") else ""
+    return LeafAddress(parts.hostname or "", parts.port or _PORTS.get(parts.scheme, LEAF_PORT), user, password, path)
 
 
 def _is_ip(host: str) -> bool:

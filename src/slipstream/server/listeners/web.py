@@ -42,7 +42,7 @@ class WebsocketPort:
         opened = self.opened
         if opened is None:
             return None
-        front = opened.front.from_options(options.websocket)
+        front = opened.front.from_options(options.websocket, leafs=bool(options.leafnodes.port))
         return lambda _before: opened.use(front)
 
     def close(self) -> None:
