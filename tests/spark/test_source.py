@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import fastavro
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -58,6 +60,23 @@ def test_columns_and_payload_formats(spark: SparkSession, streams: Streams, name
         columns="seq,payload",
     )
     assert [row.payload for row in rows.orderBy("seq").collect()] == [*(Row(id=n, tags=["a"]) for n in range(3)), None]
+
+
+def test_payloads_of_a_registered_schema(spark: SparkSession, streams: Streams, name: str) -> None:
+    record = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "id", "type": "long"}, {"name": "tags", "type": {"type": "array", "items": "string"}}],
+    }
+    schema = {"subjects": [f"{name}.>"], "format": "avro", "versions": [json.dumps(record)]}
+    streams.create(name, metadata={"slipstream.schema.r": json.dumps(schema)})
+    payload = io.BytesIO()
+    fastavro.schemaless_writer(payload, fastavro.parse_schema(record), {"id": 7, "tags": ["a", "b"]})
+    streams.publish([(f"{name}.x", payload.getvalue()), (f"{name}.x", b"none")])
+    frame = read(spark, streams, stream=name, payloadFormat="schema", columns="seq,payload")
+    assert frame.schema["payload"].dataType.simpleString() == "struct<id:bigint,tags:array<string>>"
+    rows = frame.select("seq", "payload.id", "payload.tags").orderBy("seq").collect()
+    assert [tuple(row) for row in rows] == [(1, 7, ["a", "b"]), (2, None, None)]
 
 
 def test_ranges(spark: SparkSession, streams: Streams, name: str) -> None:

@@ -108,7 +108,11 @@ LAKE: Final = KeyTable(
     Key("catalog", ("map of strings", _catalog), "Iceberg: properties of pyiceberg's catalogue; SQLite if empty."),
     Key("namespace", STRING, "Iceberg: namespace of the tables."),
     Key("partition", ("list of `day`, `hour`, `subject`", _partition), "Iceberg: partitions of new tables."),
-    Key("columns", STRING, "Iceberg, one stream: JSON members as columns, such as `id bigint`."),
+    Key(
+        "columns",
+        STRING,
+        "Iceberg, one stream: JSON members as columns, such as `id bigint`; or `schema`.",
+    ),
     Key("dead_letters", STRING, "Subject for payloads that do not fit the columns."),
     Key(
         "every",

@@ -50,7 +50,9 @@ def serve(settings: dict[str, Any], stop: threading.Event) -> None:
     def failed(error: SlipstreamError) -> None:
         _say({"error": str(error)})
 
-    with LakeService(reach, plan.opener(), streams, WriteSettings(**settings["writing"]), plan.payloads(reach)) as lake:
+    payloads = plan.payloads(reach, streams)
+    open_table = plan.opener(payloads.columns if payloads is not None else None)
+    with LakeService(reach, open_table, streams, WriteSettings(**settings["writing"]), payloads) as lake:
         lake.run(settings["every"], stop, told, failed)
 
 

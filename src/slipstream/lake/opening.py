@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from slipstream.bulk import ConnectOptions, connect
+from slipstream.schemas.errors import SchemaProblem
 from slipstream.spark.lake.base import LakeError
 
 if TYPE_CHECKING:
-    from slipstream.bulk import ConnectOptions
+    import pyarrow as pa
+
     from slipstream.lake.tables import OpenTable
     from slipstream.lake.typed import TypedPayloads
 
@@ -17,6 +21,7 @@ __all__ = ["NAMESPACE", "TablePlan"]
 
 NAMESPACE: Final = "streams"
 """Of Iceberg tables, if nothing else is said."""
+_REGISTERED: Final = re.compile(r"schema(?:\s+([A-Za-z0-9_-]+))?")
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class TablePlan:
     namespace: str = NAMESPACE
     partition: Sequence[str] = ()
     columns: str = ""
-    """JSON members as columns, such as `id bigint, name string`."""
+    """JSON members as columns, such as `id bigint, name string`; or `schema`, or `schema NAME`: the registered one."""
     dead_letters: str = ""
     """Where payloads go that do not fit the columns."""
 
@@ -46,8 +51,8 @@ class TablePlan:
         if self.columns and (self.format != "iceberg" or len(streams) != 1 or "*" in streams[0]):
             raise LakeError("columns go with the format iceberg and one stream")
 
-    def opener(self) -> OpenTable:
-        """What opens the table of a stream.
+    def opener(self, columns: pa.Schema | None = None) -> OpenTable:
+        """What opens the table of a stream; new ones have these columns of payloads.
 
         Raises:
             LakeError: the extra is missing, or the catalogue cannot be used.
@@ -63,17 +68,27 @@ class TablePlan:
             return lambda stream, identity: open_delta(self.location, stream, identity)
         from slipstream.lake.iceberg_table import IcebergCatalogue
 
-        extra = None
-        if self.columns:
-            from slipstream.lake.typed import read_columns
+        return IcebergCatalogue(self.location, self.catalog, self.namespace, tuple(self.partition), columns).open
 
-            extra = read_columns(self.columns)
-        return IcebergCatalogue(self.location, self.catalog, self.namespace, tuple(self.partition), extra).open
+    def payloads(self, reach: ConnectOptions, streams: Sequence[str]) -> TypedPayloads | None:
+        """What becomes of payloads; None if they are no columns.
 
-    def payloads(self, reach: ConnectOptions) -> TypedPayloads | None:
-        """What becomes of payloads; None if they are no columns."""
+        Raises:
+            LakeError: the columns are no list, or no schema is registered.
+        """
         if not self.columns:
             return None
-        from slipstream.lake.typed import TypedPayloads, read_columns
+        from slipstream.lake.typed import TypedPayloads, checked_columns, read_columns
 
-        return TypedPayloads(read_columns(self.columns), reach, self.dead_letters)
+        named = _REGISTERED.fullmatch(self.columns.strip())
+        if named is None:
+            return TypedPayloads(read_columns(self.columns), reach, self.dead_letters)
+        from slipstream.spark.source.registered_payloads import RegisteredPayloads
+        from slipstream.spark.source.registered_schemas import find_schema
+
+        try:
+            with connect(reach) as client:
+                found = RegisteredPayloads(find_schema(client.stream_info(streams[0]), named[1] or ""))
+        except SchemaProblem as error:
+            raise LakeError(str(error)) from error
+        return TypedPayloads(checked_columns(found.columns), reach, self.dead_letters, found.structs_of)

@@ -1,4 +1,4 @@
-"""JSON payloads as typed columns of a table, and those that do not fit as dead letters.
+"""Payloads as typed columns of a table, and those that do not fit as dead letters.
 
 Each payload is judged by itself, by the rules of the Spark source's `payloadFormat=json` (strict types). One that does
 not fit is published under another subject and is not in the table; without such a subject its row has no values.
@@ -7,7 +7,7 @@ not fit is published under another subject and is not in the table; without such
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from slipstream.spark.lake.files import SCHEMA
 if TYPE_CHECKING:
     from slipstream.spark.sink.publish import RowPublisher
 
-__all__ = ["TypedPayloads", "read_columns"]
+__all__ = ["TypedPayloads", "checked_columns", "read_columns"]
 
 _TYPES: Final = {
     "string": pa.string(),
@@ -57,18 +57,38 @@ def read_columns(text: str) -> pa.Schema:
     return pa.schema(list(fields.items()))
 
 
+def checked_columns(columns: pa.Schema) -> pa.Schema:
+    """Columns of a registered schema.
+
+    Raises:
+        LakeError: a name is taken.
+    """
+    taken = [name for name in columns.names if name.lower() in SCHEMA.names]
+    if taken:
+        raise LakeError(f"the table has a column {taken[0]!r} already; name the columns instead of the schema")
+    return columns
+
+
 class TypedPayloads:
     """What becomes of the payloads of one stream."""
 
-    def __init__(self, columns: pa.Schema, reach: ConnectOptions, letters: str = "") -> None:
+    def __init__(
+        self,
+        columns: pa.Schema,
+        reach: ConnectOptions,
+        letters: str = "",
+        structs: Callable[[pa.Array, pa.StructType, bool], pa.Array] | None = None,
+    ) -> None:
         """Remember what is wanted.
 
         Args:
             columns: see `read_columns`.
             reach: the server that takes dead letters.
             letters: subject of those; empty for rows without values.
+            structs: what reads payloads, null for those that do not fit; by default they are JSON.
         """
         self.columns = columns
+        self._structs = structs
         self._reach = reach
         self._letters = letters
         self._wanted = pa.struct(list(columns))
@@ -97,7 +117,7 @@ class TypedPayloads:
         publisher: RowPublisher | None = None
         try:
             for batch in batches:
-                values = structs_of(batch.column("payload"), self._wanted, errors_fail=False)
+                values = (self._structs or structs_of)(batch.column("payload"), self._wanted, False)
                 if self._letters and values.null_count:
                     publisher = publisher or RowPublisher(self._reach, _IN_FLIGHT)
                     self._bury(publisher, batch.filter(pc.is_null(values)), identity)

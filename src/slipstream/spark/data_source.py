@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
 
 from slipstream.spark.runtime.connection import settle_worker
 from slipstream.spark.source.options import read_source_options
+from slipstream.spark.source.registered_schemas import with_registered
 from slipstream.spark.source.schema import source_ddl
 
 if TYPE_CHECKING:
@@ -33,20 +34,20 @@ class SlipstreamSource(DataSource):
     def schema(self) -> str:
         """The columns of a read without a schema of the user's."""
         settle_worker()
-        return source_ddl(read_source_options(self.options, streaming=False))
+        return source_ddl(with_registered(read_source_options(self.options, streaming=False)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         from slipstream.spark.readers.batch import batch_reader
 
         settle_worker()
-        return batch_reader(schema, read_source_options(self.options, streaming=False))
+        return batch_reader(schema, with_registered(read_source_options(self.options, streaming=False)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A read that goes on."""
         from slipstream.spark.readers.streaming import SlipstreamStreamReader
 
-        return SlipstreamStreamReader(schema, read_source_options(self.options, streaming=True))
+        return SlipstreamStreamReader(schema, with_registered(read_source_options(self.options, streaming=True)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from slipstream.bulk import BulkClient, ConnectOptions, connect
 from slipstream.lake.iceberg_table import IcebergCatalogue
+from slipstream.lake.opening import TablePlan
 from slipstream.lake.typed import TypedPayloads, read_columns
 from slipstream.lake.writing import StreamWriter, WriteSettings
 from slipstream.spark.lake import LakeError, Wish
@@ -106,3 +108,32 @@ def test_columns_that_are_none(text: str) -> None:
 
 def test_columns() -> None:
     assert read_columns("a int, b TIMESTAMP") == pa.schema([("a", pa.int32()), ("b", pa.timestamp("us", "UTC"))])
+
+
+def test_columns_of_the_registered_schema(streams: Streams, client: BulkClient, tmp_path: Path) -> None:
+    order = {"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"items": {"type": "string"}}}}
+    order["properties"]["tags"]["type"] = "array"  # type: ignore[index]
+    schema = {"subjects": ["ORDERS.>"], "format": "json", "versions": [json.dumps(order)]}
+    plan = TablePlan(str(tmp_path / "lake"), "iceberg", columns="schema")
+    with pytest.raises(LakeError, match="has 0 schemas"):
+        plan.payloads(client.options, ["ORDERS"])
+    config = client.stream_info("ORDERS")["config"]
+    streams.api("STREAM.UPDATE.ORDERS", {**config, "metadata": {"slipstream.schema.order": json.dumps(schema)}})
+    streams.publish([("ORDERS.9", b'{"id": 9, "tags": ["a"]}')])
+    payloads = plan.payloads(client.options, ["ORDERS"])
+    assert payloads is not None and payloads.columns.names == ["id", "tags"]
+    open_table = plan.opener(payloads.columns)
+    StreamWriter("ORDERS", open_table, WriteSettings(), payloads).turn(client)
+    table: Any = open_table("ORDERS", None)
+    rows = table._table.scan().select("seq", "id", "tags").to_arrow().sort_by("seq").to_pylist()
+    assert [(row["seq"], row["id"], row["tags"]) for row in rows] == [
+        (1, 1, None),
+        (2, None, None),
+        (3, None, None),
+        (4, 2, None),
+        (5, None, None),
+        (6, None, None),
+        (7, 9, ["a"]),
+    ]
+    with pytest.raises(LakeError, match="no schema other"):
+        TablePlan("x", "iceberg", columns="schema other").payloads(client.options, ["ORDERS"])

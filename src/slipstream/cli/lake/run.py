@@ -33,7 +33,7 @@ __all__ = ["run"]
     multiple=True,
     help="Partition new Iceberg tables; may be repeated.",
 )
-@click.option("--columns", default="", metavar="LIST", help="JSON members as columns, such as 'id bigint'; Iceberg.")
+@click.option("--columns", default="", metavar="LIST", help="Members as columns: 'id bigint', or 'schema'; Iceberg.")
 @click.option("--dead-letters", default="", metavar="SUBJECT", help="Where payloads go that do not fit the columns.")
 @click.option("--every", type=DURATION, default="3s", help="Time between commits; 3s by default.")
 @click.option("--file-size", type=SIZE, default=64 << 20, help="Messages in a file at most; 64 MiB by default.")
@@ -75,7 +75,9 @@ def run(
     plan = planned(location, kind, catalog, namespace, partition, columns, dead_letters, streams)
     settings = WriteSettings(file_size, compact_files, keep / SECOND_NS, accept_gap)
     reach = reach_of(session.settings)
-    with LakeService(reach, plan.opener(), streams or ["*"], settings, plan.payloads(reach)) as service:
+    payloads = plan.payloads(reach, streams)
+    open_table = plan.opener(payloads.columns if payloads is not None else None)
+    with LakeService(reach, open_table, streams or ["*"], settings, payloads) as service:
         if once:
             report = service.turn()
             if metrics_file:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from slipstream.limits import BULK_HOLD_NS_MAX
+from slipstream.schemas.registered import RegisteredSchema
 from slipstream.spark.runtime.errors import OptionError
 from slipstream.spark.runtime.target import CONNECT_OPTIONS, TARGET_OPTIONS, Reach, Target, read_reach, read_target
 from slipstream.spark.runtime.values import Values
@@ -98,12 +99,13 @@ class SourceOptions:
     hold_timeout_ns: int
     headers: str  # map, raw or none
     columns: tuple[str, ...]  # empty: the default ones
-    payload_format: str  # raw, string or json
-    payload_schema: str  # DDL, for json
+    payload_format: str  # raw, string, json or schema
+    payload_schema: str  # DDL, for json; the name of a registered one, for schema
     payload_errors_fail: bool
     pushdown: bool  # for one query; see `reader`
     read_timeout_ns: int
     max_object_bytes: int
+    registered: RegisteredSchema | None = None  # for schema, once it is known
     archive: str = ""  # location of the stream's archive, for what the stream has no more
 
 
@@ -129,8 +131,11 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
     hold_timeout_ns = values.duration_ns("holdTimeout", 600 * _SECOND_NS) or 0
     if hold_timeout_ns > BULK_HOLD_NS_MAX:
         raise OptionError("holdTimeout", "is at most 24h; a hold is renewed while a query runs")
-    payload_format = values.choice("payloadFormat", ("raw", "string", "json"), "raw")
-    if (payload_format == "json") != values.has("payloadSchema"):
+    payload_format = values.choice("payloadFormat", ("raw", "string", "json", "schema"), "raw")
+    if payload_format == "schema":
+        if target.kind == "object" or target.has_patterns or len(target.stream_names) != 1:
+            raise OptionError("payloadFormat", "schema goes with reads of one stream or bucket")
+    elif (payload_format == "json") != values.has("payloadSchema"):
         raise OptionError(
             "payloadSchema", "goes together with payloadFormat=json: a DDL such as 'id bigint, name string'"
         )

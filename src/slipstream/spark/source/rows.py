@@ -6,13 +6,16 @@ Everything is done a column at a time in Arrow. JSON is the matter of `json_payl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slipstream.schemas.registered import RegisteredSchema
 from slipstream.spark.source.json_payloads import PayloadError, structs_of
 from slipstream.spark.source.options import SourceOptions
+from slipstream.spark.source.registered_payloads import RegisteredPayloads
 from slipstream.spark.source.schema import SourceColumns
 
 __all__ = ["PayloadError", "Shaper", "shaper"]
@@ -29,6 +32,7 @@ class Shaper:
     is_bucket: bool
     payload_format: str
     errors_fail: bool
+    registered: RegisteredSchema | None = None
 
     @property
     def stream_columns(self) -> tuple[str, ...]:
@@ -73,12 +77,26 @@ class Shaper:
         if self.payload_format == "string":
             return _as_text(array, self.errors_fail)
         wanted = self.columns.arrow.field(self.columns.content).type
+        if self.registered is not None:
+            return _reader_of(self.registered).structs_of(array, wanted, self.errors_fail)
         return structs_of(array, wanted, self.errors_fail)
 
 
 def shaper(columns: SourceColumns, options: SourceOptions) -> Shaper:
     """The shaper of a read of streams or buckets."""
-    return Shaper(columns, options.target.kind == "bucket", options.payload_format, options.payload_errors_fail)
+    return Shaper(
+        columns,
+        options.target.kind == "bucket",
+        options.payload_format,
+        options.payload_errors_fail,
+        options.registered,
+    )
+
+
+@lru_cache(maxsize=16)
+def _reader_of(schema: RegisteredSchema) -> RegisteredPayloads:
+    """Made once a worker."""
+    return RegisteredPayloads(schema)
 
 
 def _after_second_dot(subjects: pa.Array) -> pa.Array:

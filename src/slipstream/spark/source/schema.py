@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from slipstream.schemas.columns import arrow_columns
+from slipstream.schemas.registered import RegisteredSchema
 from slipstream.spark.runtime.errors import OptionError, SchemaError
 from slipstream.spark.runtime.target import Kind
 from slipstream.spark.source.options import SourceOptions
@@ -106,6 +108,8 @@ def source_columns(schema: StructType, options: SourceOptions) -> SourceColumns:
                 raise SchemaError(f"with payloadFormat=json the column {content!r} is a struct")
             _check_json_type(field.dataType, content)
             continue
+        if field.name == content and options.registered is not None:
+            continue  # Spark has it from us; a schema of the user's is refused by Arrow if it is another
         found = field.dataType.simpleString()
         if found != expected:
             raise SchemaError(f"column {field.name!r} is {expected}, not {found}" + _hint(field.name, content, found))
@@ -148,7 +152,16 @@ def _types(options: SourceOptions) -> dict[str, str]:
         types[content] = "string"
     elif options.payload_format == "json":
         types[content] = f"struct<{options.payload_schema}>"
+    elif options.registered is not None:
+        types[content] = _registered_ddl(options.registered)
     return types
+
+
+def _registered_ddl(schema: RegisteredSchema) -> str:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(pa.struct(list(arrow_columns(schema)))).simpleString()
 
 
 def _default_names(options: SourceOptions) -> Sequence[str]:
