@@ -9,9 +9,13 @@ import pytest
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.config.stored import to_stored
+from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.replication import follower_reads
+from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.stream_replica import StreamReplica
-from support.replica_world import Storm
+from support.jetstream_world import START_NS
+from support.replica_world import UID, Storm
 
 SEEDS = 30
 BLOCKS = 10
@@ -32,6 +36,15 @@ def test_seeds_hold(block: int) -> None:
 def test_seeds_hold_while_segments_go(block: int) -> None:
     for seed in range(block, SEEDS, BLOCKS):
         Storm(seed, nodes=5 if seed % 5 == 0 else 3, steps=250, padding=3000, max_msgs=5).run()
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_seeds_hold_while_files_are_damaged(block: int) -> None:
+    damaged = 0
+    for seed in range(block, SEEDS, BLOCKS):
+        options = {"max_msgs": 5} if seed % 4 == 3 else {}
+        damaged += len(Storm(seed, damages=0.05, padding=300 if seed % 2 else 0, **options).run().damaged)
+    assert damaged  # there was something to repair
 
 
 class EarlyAck(StreamReplica):
@@ -60,16 +73,26 @@ class StaleReads(StreamReplica):
         read(True)
 
 
+class BeginsAnew(StreamReplica):
+    """A replica that has lost something has nothing to say about before, and votes."""
+
+    def _damaged(self, error: ReplicaDamaged) -> None:
+        self._files.destroy()
+        config = StreamConfig(name="S", subjects=["s.>"], num_replicas=3)
+        self._files.create(UID, to_stored(config, START_NS), [1, 2, 3])
+        self._ports.call_soon(self.start)
+
+
 SHOWN: dict[type[StreamReplica], tuple[int, ...]] = {StaleReads: (59,), UnsyncedFollower: (3,)}
 """Where to look first."""
 
 
-@pytest.mark.parametrize("mutant", [EarlyAck, UnsyncedFollower, StaleReads])
+@pytest.mark.parametrize("mutant", [EarlyAck, UnsyncedFollower, StaleReads, BeginsAnew])
 def test_a_broken_replica_is_caught(mutant: type[StreamReplica]) -> None:
     for seed in (*SHOWN.get(mutant, ()), *range(100)):
         try:
-            Storm(seed, replica=mutant).run()
-        except AssertionError:
+            Storm(seed, replica=mutant, damages=0.1 if mutant is BeginsAnew else 0.0).run()
+        except (AssertionError, StorageFault):
             return
     pytest.fail("nobody noticed")
 

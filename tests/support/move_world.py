@@ -55,6 +55,9 @@ class HostingNode(Node):
         self.knows = max(cluster.known.get(self.id, 0) - cluster.rng.randrange(3), 0)
         self.hosting.assigned(None, cluster.agreed[self.knows])
 
+    def look(self) -> None:
+        """`Hosting` does."""
+
     def hear(self) -> bool:
         """The next that was agreed on, if there is more."""
         agreed = self.cluster.agreed

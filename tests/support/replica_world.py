@@ -62,7 +62,16 @@ class Node:
             self.files.create(UID, to_stored(cluster.config, START_NS), cluster.founders)
             self.was_made = True
         self.groups = Groups(self, self.ports.call_soon)
-        self.replica = cluster.replica("S", GROUP, self.id, self.world.account, self.files, self.groups, self.ports)
+        self.replica = cluster.replica(
+            "S",
+            GROUP,
+            self.id,
+            self.world.account,
+            self.files,
+            self.groups,
+            self.ports,
+            peers=lambda: cluster.founders,
+        )
         self.replica.start()
         if self.id in cluster.noticed:
             cluster.noticed.discard(self.id)
@@ -71,6 +80,9 @@ class Node:
 
     def send(self, to: int, batch: Batch) -> bool:
         return self.cluster.send(self.id, to, list(batch))
+
+    def look(self) -> None:
+        self.replica.look()
 
     @property
     def member(self) -> Group:
@@ -160,6 +172,8 @@ class Cluster:
             node.ports.jobs_held = self.rng.random() < self.lazy
             node.ports.advance(TICK_NS)
             node.groups.tick()
+            if self.now % 10 == 0:
+                node.look()
         self.settle()
 
     def settle(self) -> None:
@@ -208,6 +222,33 @@ class Cluster:
         for other in self.up() if noticed else ():
             other.groups.peer_down(node.id)
         node.disk = node.disk.crash(self.rng, keep=0.5, torn=True) if power else node.disk.kill()
+
+    def damage(self, node: Node) -> str:
+        """The process ends, and one of its files is not what it was: what happened."""
+        self.kill(node)
+        rng, disk = self.rng, node.disk
+        path = rng.choice([path for path in disk.paths() if "/replicas/" in path and disk.size(path)])
+        content = disk.content(path)
+        how = rng.choice(("flip", "flip", "remove", "empty"))
+        if how == "flip":
+            used = len(bytes(content).rstrip(b"\0")) or 1
+            content[rng.randrange(used)] ^= 1 << rng.randrange(8)
+        elif how == "empty":
+            del content[:]
+        else:
+            disk.remove(path)
+            disk.sync_dir(path.rsplit("/", 1)[0])
+        return f"{how} {path}"
+
+    def is_whole(self) -> bool:
+        """Whether all replicas take part, and are voters as far as they know."""
+        return all(
+            node.is_up
+            and node.replica.group is not None
+            and node.replica.fault is None
+            and sorted(node.replica.group.votes.voters) == sorted(self.founders)
+            for node in self.nodes.values()
+        )
 
     def isolate(self, nodes: Iterable[Node]) -> None:
         """Cut these off from the others, both ways."""
@@ -283,8 +324,20 @@ class Storm:
 
     cluster_type: type[Cluster] = Cluster
 
-    def __init__(self, seed: int, *, nodes: int = 3, steps: int = 150, padding: int = 0, **options: Any) -> None:
-        """`padding` makes segments fill up, so that those go of which nothing is kept."""
+    def __init__(
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        steps: int = 150,
+        padding: int = 0,
+        damages: float = 0.0,
+        **options: Any,
+    ) -> None:
+        """`padding` makes segments fill up, so that those go of which nothing is kept; `damages`: how often files are
+        damaged, of one server at a time."""
+        self.damages = damages
+        self.damaged: list[str] = []
         self.padding = bytes(padding)
         self.cluster = self.cluster_type(nodes, seed=seed, **options)
         self.rng = random.Random(seed)
@@ -349,6 +402,10 @@ class Storm:
 
     def accident(self) -> None:
         cluster, rng, chance = self.cluster, self.rng, self.rng.random()
+        if self.damages and rng.random() < self.damages and cluster.is_whole():
+            victim = rng.choice(cluster.up())
+            self.damaged.append(cluster.damage(victim))
+            victim.start()
         for node in cluster.nodes.values():
             if not node.is_up and rng.random() < 0.08:
                 node.start()

@@ -71,6 +71,13 @@ class FollowerWork:
             self._scheduled = True
             self._ports.call_soon(guarded(self._begin, self._broke))
 
+    def scrub_next(self) -> bool:
+        """Have one more piece of what was stored long ago read back; False: all of it was, or nothing may run now."""
+        found = self._stopped is None and self._store.scrub_next()
+        if found:
+            self._keep_up_later()
+        return found
+
     def stop(self, quiet: Callable[[], None]) -> None:
         """No more; `quiet` is called when no thread works on the store: now, if none does."""
         self._stopped = quiet
@@ -100,8 +107,11 @@ class FollowerWork:
             self._persisted()
             if self._more:
                 self.wake()
-            if self._timer is None and self._stopped is None:
-                self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, guarded(self._keep_up, self._broke))
+            self._keep_up_later()
+
+    def _keep_up_later(self) -> None:
+        if self._timer is None and self._stopped is None:
+            self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, guarded(self._keep_up, self._broke))
 
     def _keep_up(self) -> None:
         self._timer = None
@@ -109,7 +119,7 @@ class FollowerWork:
             return
         self._look_at_config()
         if self._commits:
-            self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, guarded(self._keep_up, self._broke))
+            self._keep_up_later()
         elif (job := self._store.begin_upkeep()) is not None:
             self._keeps = True
             self._ports.run_blocking(job.run, guarded(lambda: self._kept_up(job), self._broke))

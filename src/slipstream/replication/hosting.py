@@ -11,6 +11,7 @@ What this is not: who decides (`meta`), or who is asked (`cluster_api`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -37,6 +38,8 @@ from slipstream.replication.stream_replica import StreamReplica
 __all__ = ["Hosting"]
 
 _LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
+_SCRUB_TICKS = 100  # between two segments of followers that are read back, as `account.scrub` does it for streams
+_LOOK_TICKS = 10  # between two looks at whether a replica is whole
 _LOOK_TICKS = 10  # how often it is looked for
 
 
@@ -115,6 +118,7 @@ class Hosting:
         self._left: dict[tuple[str, str], Left] = {}  # whose files were removed, which is to be said
         self._say = say
         self._moves = MemberMoves(node, say)
+        self._scrubbed: deque[StreamReplica] = deque()  # those that have their turn before the others
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -151,6 +155,11 @@ class Hosting:
         if kept is None or kept.assignment.group != assignment.group or kept.host is None:
             return None
         return kept.host.held
+
+    def faults(self) -> list[tuple[Assignment, str]]:
+        """Replicas that do not take part, and why."""
+        found = ((kept.assignment, kept.replica.fault) for kept in self._kept.values() if kept.replica is not None)
+        return [(assignment, str(fault)) for assignment, fault in found if fault is not None]
 
     def groups(self) -> list[tuple[Assignment, Group]]:
         """The groups that this server takes part in."""
@@ -197,7 +206,12 @@ class Hosting:
         self._ticks += 1
         if self._ticks % _LOOK_TICKS:
             return
+        self._ticks += 1
+        if self._ticks % _SCRUB_TICKS == 0:
+            self._scrub()
         for kept in self._kept.values():
+            if kept.replica is not None and (self._ticks + kept.assignment.group) % _LOOK_TICKS == 0:
+                kept.replica.look()
             group = kept.replica.group if kept.replica is not None else None
             has_leader = kept.replica is None or (group is not None and group.leader != NO_NODE)
             kept.leaderless_ticks = 0 if has_leader else kept.leaderless_ticks + _LOOK_TICKS
@@ -346,10 +360,19 @@ class Hosting:
                     host.ports,
                     on_change=lambda _: self._leader_changed(kept),
                     leads_first=assignment.preferred == self._node and not assignment.move,
+                    peers=lambda: kept.assignment.hosts,
+                    is_moving=lambda: kept.assignment.is_moving,
                 )
                 kept.replica.start()
 
         self._ports.run_blocking(create, created)
+
+    def _scrub(self) -> None:
+        """Damage is found while others still have what is lost."""
+        if not self._scrubbed:
+            self._scrubbed.extend(kept.replica for kept in self._kept.values() if kept.replica is not None)
+        while self._scrubbed and not self._scrubbed[0].scrub_next():
+            self._scrubbed.popleft()
 
     def _leader_changed(self, kept: _Kept) -> None:
         if kept.ended:

@@ -4,6 +4,7 @@
     LEFT         the number of a wish by which a replica left the group; one that was made by an earlier wish is removed
     log/         the store
     log.import/  segments of another replica, which are to take its place
+    REPAIR, log.damaged/  see `replica_marks`
 
 What this is not: the decision that a replica is made. A directory that should be there and is not belongs to a server
 that was wiped: a replica that began anew in it could vote twice in a term, so it is refused.
@@ -23,9 +24,11 @@ from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.jetstream.store.file.segment_import import SegmentImport, remove_import, replace_by_import
+from slipstream.jetstream.store.file.segment_transfer import Membership
 from slipstream.jetstream.store.file.votes import VOTE_NAME, VoteFile, Votes
+from slipstream.replication.replica_marks import ReplicaDamaged, ReplicaMarks
 
-__all__ = ["ReplicaFiles"]
+__all__ = ["ReplicaFiles", "with_members"]
 
 _LEFT: Final = "LEFT"
 _NORMAL: Final = 0  # kind of an entry that is no change of the membership
@@ -42,6 +45,7 @@ class ReplicaFiles:
         self.directory = directory
         self._log = f"{directory}/log"
         self._votes = VoteFile(disk, directory)
+        self._marks = ReplicaMarks(disk, directory, self._log)
 
     @property
     def is_there(self) -> bool:
@@ -60,6 +64,8 @@ class ReplicaFiles:
     ) -> bool:
         """Make a replica that has nothing, of a group that was founded by these. Nothing happens if it is there.
 
+        Nor if it was, and is damaged: `open` says so.
+
         False: by a later wish than `move` this server left the group, and has nothing of it. Who starts again may know
         less than when it ended, and must not begin anew with an earlier floor.
 
@@ -70,7 +76,13 @@ class ReplicaFiles:
             StorageFault: the disk refused.
         """
         try:
-            left, there = self._left(), self._votes.load()
+            left, there, is_broken = self._left(), None, False
+            try:
+                there = self._votes.load()
+            except StorageFault:
+                is_broken = True
+            if is_broken or (there is None and self._marks.was_made):
+                return True  # it was made, and is damaged
             if there is not None and left <= there.made_by:
                 return True
             if left:
@@ -96,6 +108,7 @@ class ReplicaFiles:
             term, index = floor
             votes = Votes(version=1, term=term, voters=list(voters), floor_term=term, floor_index=index, made_by=move)
             self._votes.save(votes)
+            self._marks.note_made()
             return True
         except OSError as error:
             raise StorageFault(str(error), path=self.directory) from error
@@ -104,18 +117,57 @@ class ReplicaFiles:
         """The replica as it was left; `applied` is known to be committed, whatever the files say.
 
         Raises:
-            StorageFault: it cannot be read, or is not there: it must not take part.
+            ReplicaDamaged: something that was there is lost: it must not take part before it is repaired.
+            StorageFault: the disk refused.
         """
         try:
+            self._marks.check()
             votes = self._votes.load() if self.is_there else None
             replace_by_import(self._disk, self._log)
+            if votes is None:
+                raise ReplicaDamaged("this replica was made, and its votes are gone", path=self.directory)
+            self._marks.note_made()
+            self._marks.repaired()
+            store = FileStore.open(self._disk, self._log, self._options(), committed=max(votes.commit, applied))
+            assert store.replica is not None
+            gone = [*store.report.unusable_files, *(f"segment {no}" for no in store.report.missing_segments)]
+            if gone and len(votes.voters) > 1:  # what was in it may have been the end of the log
+                store.let_go()
+                raise ReplicaDamaged(f"{gone[0]} is lost", path=self.directory)
+            return _with_certain(votes, store.replica), store
         except OSError as error:
-            raise StorageFault(str(error), path=self.directory) from error
-        if votes is None:
-            raise StorageFault("this replica was made, and its votes are gone", path=self.directory)
-        store = FileStore.open(self._disk, self._log, self._options(), committed=max(votes.commit, applied))
-        assert store.replica is not None
-        return _with_certain(votes, store.replica), store
+            kind = ReplicaDamaged if isinstance(error, FileNotFoundError) else StorageFault
+            raise kind(str(error), path=self.directory) from error
+        except ReplicaDamaged:
+            raise
+        except StorageFault as fault:
+            if isinstance(fault.__cause__, OSError) and not isinstance(fault.__cause__, FileNotFoundError):
+                raise  # the device, which may be better the next time
+            raise ReplicaDamaged(fault.text, path=fault.path, offset=fault.offset) from fault
+
+    def note_damaged(self, reason: str) -> None:
+        """It is not to be opened again before it is repaired.
+
+        Raises:
+            OSError: that may not be kept.
+        """
+        self._marks.note_damaged(reason)
+
+    def end_repair(self, taken: SegmentImport) -> None:
+        """All of a copy is there, whatever was lost: the next `open` finds it. What was voted stays, if it can be read.
+
+        Raises:
+            StorageFault: it is no log, and is gone; or the disk refused.
+        """
+        manifest = taken.manifest
+        try:
+            votes = (self._votes.load() if self.is_there else None) or Votes()
+        except StorageFault:
+            votes = Votes()
+        if manifest.term > votes.term:
+            votes = replace(votes, term=manifest.term, vote=0)
+        votes = replace(votes, made_by=max(votes.made_by, self._left()))
+        self.end_import(taken, with_members(replace(votes, version=votes.version + 1, commit=0), manifest.membership))
 
     def save(self, votes: Votes) -> None:
         """Keep these.
@@ -186,6 +238,7 @@ class ReplicaFiles:
 
     def _remove_replica(self) -> None:
         """The votes go first: what is left then was never more than begun."""
+        self._marks.forget()
         if self.is_there:
             self._disk.remove(f"{self.directory}/{VOTE_NAME}")
             self._disk.sync_dir(self.directory)
@@ -197,6 +250,20 @@ class ReplicaFiles:
         for name in self._disk.list_dir(self._log):
             self._disk.remove(f"{self._log}/{name}")
         self._disk.remove_dir(self._log)
+
+
+def with_members(votes: Votes, members: Membership) -> Votes:
+    """The same with another membership."""
+    return replace(
+        votes,
+        voters=members.voters,
+        learners=members.learners,
+        outgoing=members.outgoing,
+        next_learners=members.next_learners,
+        auto_leave=members.auto_leave,
+        applied_conf=members.applied_conf,
+        move=members.move,
+    )
 
 
 def _with_certain(votes: Votes, log: ReplicaLog) -> Votes:

@@ -14,13 +14,12 @@ stay. What comes in is believed by nobody: see `segment_transfer` and `segment_i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.jetstream.store.file.segment_export import SegmentExport
 from slipstream.jetstream.store.file.segment_import import SegmentImport
 from slipstream.jetstream.store.file.segment_transfer import (
@@ -34,7 +33,7 @@ from slipstream.jetstream.store.file.segment_transfer import (
 )
 from slipstream.replication.replica_files import ReplicaFiles
 
-__all__ = ["HAVE", "MANIFEST", "PIECE", "WANTED", "SegmentSender", "SegmentTaker"]
+__all__ = ["HAVE", "MANIFEST", "PIECE", "WANTED", "Lacking", "SegmentSender", "SegmentTaker", "Send"]
 
 MANIFEST: Final = 1
 WANTED: Final = 2
@@ -51,6 +50,19 @@ _GIVEN_UP_NS: Final = 30_000_000_000
 
 Send = Callable[[int, int, bytes], None]
 """`(to, kind, body)`."""
+
+
+class Lacking(Protocol):
+    """A log that a copy may replace. `ReplicaLog` is one."""
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry that readers see."""
+        ...
+
+    def lacks(self, frame: int, term: int) -> bool:
+        """Whether a log that ends with this committed frame may take its place."""
+        ...
 
 
 class _Copy:
@@ -148,6 +160,12 @@ class SegmentSender:
         self._copies.pop(sender).export.close()
         return copy.export.frame, copy.export.term
 
+    def drop(self, to: int) -> None:
+        """What this node was given is of no use to it."""
+        copy = self._copies.pop(to, None)
+        if copy is not None:
+            copy.export.close()
+
     def stop(self) -> None:
         """Give out no more."""
         if self._timer is not None:
@@ -188,7 +206,7 @@ class SegmentTaker:
         self._timer: Cancel | None = None
         self._stopped = False
 
-    def offered(self, sender: int, body: bytes, log: ReplicaLog) -> None:
+    def offered(self, sender: int, body: bytes, log: Lacking) -> None:
         """The leader has a copy."""
         manifest = decode_manifest(body)
         if self._stopped or self._is_busy or manifest is None:

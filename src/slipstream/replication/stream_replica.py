@@ -4,6 +4,7 @@
        ▲            ▲                                                                              │
        │            └──────────────────────────────────────────────────────────────────────────────┘
        └── failed, after a while ◄── the disk, or anything that nobody expected
+    damaged ──► silent, until it has a copy of what others have (`repair`) ──► opening
 
 A follower has no `Stream`: frames are written, and committed ones replayed into the index. A leader has the ordinary
 one, made as after a recovery, whose commits are proposed before they are written and committed when a majority has
@@ -40,12 +41,15 @@ from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, Follo
 from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
 from slipstream.replication.member_steps import MemberKind
-from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.repair import REPAIR, RepairLeader, SilentReplica, new_token
+from slipstream.replication.replica_files import ReplicaFiles, with_members
+from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
 __all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
 
+_NEAR: Final = 64  # entries: whoever misses no more has caught up
 RETRY_NS: Final = 1_000_000_000
 """After a failure, until the replica is opened again."""
 _FIRST_ELECTION_NS = 30_000_000  # until the other replicas of a new group are made, as a rule
@@ -79,12 +83,17 @@ class StreamReplica:
         *,
         on_change: Callable[[StreamReplica], None] | None = None,
         leads_first: bool = False,
+        peers: Callable[[], Sequence[int]] = tuple,
+        is_moving: Callable[[], bool] = bool,
     ) -> None:
         """Of the stream `name`, as its files have it; nothing happens before `start`.
 
         `on_change` is told when somebody else leads. `leads_first`: of a new group, this is the one that should lead,
-        so it asks for votes soon and nobody waits until an election is due.
+        so it asks for votes soon and nobody waits until an election is due. `peers` are the servers that keep the
+        stream, which change while it `is_moving`.
         """
+        self._peers = peers
+        self._is_moving = is_moving
         self.name = name
         self.group_id = group_id
         self._node = node
@@ -116,6 +125,11 @@ class StreamReplica:
         self.reads = FollowerReads(node, self, ports)
         """Reads while it follows."""
         self._taker: SegmentTaker | None = None
+        self._silent: SilentReplica | None = None  # while it is damaged
+        self._repairs = RepairLeader()
+        self._promoted = -1  # the membership that a learner was to be made a voter of
+        self._borne = ""  # what is lost in the copies of others, too
+        self._token = b""  # of damage that the leader was told of
         self._retry: Cancel | None = None
         self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
 
@@ -177,6 +191,9 @@ class StreamReplica:
                 found.append(error)
 
         def opened() -> None:
+            if isinstance(found[0], ReplicaDamaged):
+                self._damaged(found[0])
+                return
             if isinstance(found[0], Exception):
                 self._fail(found[0])
                 return
@@ -194,6 +211,9 @@ class StreamReplica:
     def _take_part(self, votes: Votes) -> None:
         log, roll = self._log, self._ports.random_below
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
+        if isinstance(self.fault, ReplicaDamaged) and self._store is not None:
+            self._ports.log("INF", f"The replica of stream '{self.name}' is repaired")
+            self._borne = _lost(self._store)  # what nobody has cannot be had
         self.fault = None
         self._taker = SegmentTaker(self._ports, self._files, self.tell, self._import)
         self._groups.add(self.group_id, self.group, self._other, self.group)
@@ -209,7 +229,12 @@ class StreamReplica:
         self.reads.stop()
         group, self.group = self.group, None
         self._changes, self._changed_at = [], 0
+        silent, self._silent = self._silent, None
         self._sender.stop()
+        self._repairs.clear()
+        if silent is not None:
+            silent.stop()
+            self._groups.remove(self.group_id)
         if self._taker is not None:
             self._taker.stop()
         if group is not None:
@@ -258,6 +283,108 @@ class StreamReplica:
         self._leave_group()
         self._when_quiet(self._wait)
         self._changed()
+
+    # --- damage -----------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Now and then: whether something was lost that the others have, and, on a leader, who has it back."""
+        group, store = self.group, self._store
+        if group is None or store is None or self._next is not None:
+            return
+        lost = _lost(store)
+        if lost and lost != self._borne:
+            self._look_at(lost, group)
+        else:
+            self._token = b""
+        if self.stream is not None:
+            self._promote(group)
+
+    def scrub_next(self) -> bool:
+        """On a follower: have one more piece of its log read back; False: that was all. A leader's stream does it."""
+        return self._work is not None and self._work.scrub_next()
+
+    def _look_at(self, lost: str, group: Group) -> None:
+        """Old messages are damaged: another one leads, and when the leader has noted it, this one gets a copy."""
+        votes = group.votes
+        if self.stream is not None:
+            lags = {peer: lag for peer, lag in group.lags().items() if peer in votes.voters}
+            whole = [peer for peer in lags if peer not in self._repairs.waiting]
+            if whole:
+                text = f"The replica of stream '{self.name}' is damaged, another one is to lead: {lost}"
+                self._ports.log("ERR", text)
+                group.transfer(min(whole, key=lambda peer: lags[peer]))
+        elif self._node in votes.learners:
+            self._damaged(ReplicaDamaged(lost))
+        elif group.leader:
+            self._token = self._token or new_token(self._ports)
+            self.tell(group.leader, REPAIR, self._token)
+
+    def _damaged(self, error: ReplicaDamaged) -> None:
+        """Something is lost that this replica had: it is silent until it has it again."""
+        if self.fault is None or str(self.fault) != str(error):
+            self._ports.log("ERR", f"The replica of stream '{self.name}' is damaged, and gets a copy: {error}")
+        self.fault = error
+        failed: list[Exception] = []
+
+        def note() -> None:
+            try:
+                self._files.note_damaged(str(error))
+            except Exception as refused:
+                failed.append(refused)
+
+        def noted() -> None:
+            if failed:
+                self._fail(failed[0])
+            else:
+                peers, ports = self._peers, self._ports
+                self._silent = SilentReplica(self._node, peers, ports, self._files, self.tell, self._repaired)
+                self._groups.add(self.group_id, self._silent, self._silent.other)
+
+        def begin() -> None:
+            self._let_go()
+            self._next = guarded(noted, self._fail)
+            self._ports.run_blocking(note, guarded(self._quiet, self._fail))
+
+        self._leave_group()
+        self._when_quiet(guarded(begin, self._fail))
+        self._changed()
+
+    def _repaired(self, taken: SegmentImport) -> None:
+        """A copy of what another replica has is here: it takes the place of the log."""
+        if self._silent is not None:
+            self._leave_group()
+            self._when_quiet(lambda: self._install(lambda: self._files.end_repair(taken)))
+
+    def _help(self, sender: int, token: bytes) -> None:
+        """A damaged replica asks whoever leads; who only thought so must not answer."""
+
+        def confirmed(leads: bool) -> None:
+            group, store = self.group, self._store
+            if not leads or group is None or store is None or self.stream is None or self._next is not None:
+                return
+            if self._repairs.is_new(sender, token):
+                self._sender.drop(sender)
+            step = self._repairs.asked(sender, token, group.votes, self._log.last_index, group.applied)
+            if step == "demote":
+                self.change([("learner", sender)])
+            elif step == "offer":
+                self._sender.offer(sender, store, _membership(group.votes))
+
+        if self.stream is not None:
+            self.confirm(confirmed)
+
+    def _promote(self, group: Group) -> None:
+        """A learner that is to keep the stream, and has caught up, is a voter again."""
+        votes = group.votes
+        if votes.outgoing or not votes.learners or self._promoted == votes.applied_conf or self._is_moving():
+            return  # who makes a stream move changes its members
+        lags, last, wanted = group.lags(), self._log.last_index, self._peers()
+        for learner in votes.learners:
+            lag = lags.get(learner, last)
+            if learner in wanted and lag <= _NEAR and self._repairs.is_back(learner, last - lag):
+                self._promoted = votes.applied_conf
+                self.change([("voter", learner)])
+                return
 
     def _wait(self) -> None:
         self._let_go()
@@ -376,6 +503,8 @@ class StreamReplica:
             self.reads.heard(sender, kind, bytes(body))
         elif kind == WANTED:
             self._sender.wanted(sender, bytes(body))
+        elif kind == REPAIR:
+            self._help(sender, bytes(body))
         elif kind == HAVE:
             taken = self._sender.has(sender, bytes(body))
             if taken is not None and self.group is not None:
@@ -395,13 +524,18 @@ class StreamReplica:
         group.hold()
         votes = group.votes
         if taken.manifest.membership.applied_conf > votes.applied_conf:
-            votes = _with(votes, taken.manifest.membership)
+            votes = with_members(votes, taken.manifest.membership)
         votes = replace(votes, version=votes.version + 1)
+        self._leave_group()
+        self._when_quiet(lambda: self._install(lambda: self._files.end_import(taken, votes)))
+
+    def _install(self, work: Callable[[], None]) -> None:
+        """Nothing works on the files: let a copy be the log from now on, and begin with it."""
         failed: list[Exception] = []
 
         def end() -> None:
             try:
-                self._files.end_import(taken, votes)
+                work()
             except Exception as error:
                 failed.append(error)
 
@@ -411,14 +545,10 @@ class StreamReplica:
             else:
                 self.start()
 
-        def install() -> None:
-            self._let_go()
-            assert self._next is None
-            self._next = guarded(ended, self._fail)
-            self._ports.run_blocking(end, guarded(self._quiet, self._fail))
-
-        self._leave_group()
-        self._when_quiet(install)
+        self._let_go()
+        assert self._next is None
+        self._next = guarded(ended, self._fail)
+        self._ports.run_blocking(end, guarded(self._quiet, self._fail))
 
     def _reopen(self, group: Group) -> None:
         """Open the log again up to what is committed: what the stream had indexed ahead of that is dropped.
@@ -503,6 +633,14 @@ class StreamReplica:
             self.group.persisted()
 
 
+def _lost(store: FileStore) -> str:
+    """What of a store that is otherwise whole cannot be read; empty if nothing."""
+    seqs, regions = store.lost().seqs, store.report.damaged_regions
+    if seqs:
+        return f"{len(seqs)} messages cannot be read, the first is {seqs[0]}"
+    return f"{regions[0][0]} cannot be read at {regions[0][1]}" if regions else ""
+
+
 def _membership(votes: Votes) -> Membership:
     return Membership(
         votes.voters,
@@ -512,17 +650,4 @@ def _membership(votes: Votes) -> Membership:
         votes.auto_leave,
         votes.applied_conf,
         votes.move,
-    )
-
-
-def _with(votes: Votes, members: Membership) -> Votes:
-    return replace(
-        votes,
-        voters=members.voters,
-        learners=members.learners,
-        outgoing=members.outgoing,
-        next_learners=members.next_learners,
-        auto_leave=members.auto_leave,
-        applied_conf=members.applied_conf,
-        move=members.move,
     )

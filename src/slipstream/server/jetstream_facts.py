@@ -182,6 +182,15 @@ class RunningJetStream:
             for one in named
             if one.name in self._runner.broken
         ]
+        if cluster is not None:
+            names = {one.name for one in named}
+            broken += [
+                HealthProblem(
+                    "STREAM", f"JetStream stream '{of.account} > {of.name}' {text}", account=of.account, stream=of.name
+                )
+                for of, text in cluster.coordinator.hosting.faults()
+                if of.account in names
+            ]
         return broken + [problem for one in named for problem in _account_problems(one)]
 
 

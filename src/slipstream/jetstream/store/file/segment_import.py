@@ -29,7 +29,7 @@ from slipstream.jetstream.store.file.segment_transfer import (
 from slipstream.jetstream.store.file.store import FileStore
 from slipstream.jetstream.store.limits import STORE_PIECE_BYTES
 
-__all__ = ["SegmentImport", "remove_import", "replace_by_import"]
+__all__ = ["SegmentImport", "is_complete", "remove_import", "replace_by_import"]
 
 _MANIFEST: Final = "IMPORT"
 _COMPLETE: Final = "COMPLETE"
@@ -150,6 +150,11 @@ class SegmentImport:
             raise
 
 
+def is_complete(disk: Disk, directory: str) -> bool:
+    """Whether a whole log lies beside the one in this directory. Blocks."""
+    return _COMPLETE in disk.list_dir(f"{directory}.import")
+
+
 def replace_by_import(disk: Disk, directory: str) -> bool:
     """If a whole log lies beside the one in this directory, put it in its place; whether one did. Blocks.
 
@@ -157,7 +162,7 @@ def replace_by_import(disk: Disk, directory: str) -> bool:
         OSError: the disk refused; it is tried again at the next call.
     """
     staging = f"{directory}.import"
-    found = _COMPLETE in disk.list_dir(staging)
+    found = is_complete(disk, directory)
     if found:
         if disk.is_dir(directory):
             _remove_tree(disk, directory)

@@ -1,0 +1,125 @@
+"""Replicas that have lost something, and get it from the others."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
+
+from slipstream.jetstream.store.file.votes import Votes
+from slipstream.replication.repair import RepairLeader
+from support.replica_world import Cluster, Node
+
+
+def kinds(node: Node) -> dict[str, str]:
+    """One file of each kind that a replica has, by what its name ends with."""
+    paths = [path for path in node.disk.paths() if "/replicas/" in path and node.disk.size(path)]
+    return {PurePosixPath(path).suffix or PurePosixPath(path).name: path for path in paths}
+
+
+def filled(nodes: int = 3) -> Cluster:
+    """With several segments, and consumers' states that are kept apart."""
+    cluster = Cluster(nodes)
+    for number in range(40):
+        cluster.stored(b"%d" % number + bytes(2000))
+    cluster.steps(30)
+    return cluster
+
+
+def spoil(node: Node) -> None:
+    """Damage the third message on its disk, and have it read back."""
+    store = node.replica._store
+    assert store is not None
+    for path in node.disk.paths():
+        at = bytes(node.disk.content(path)).find(b"s.a2" + bytes(100)) if path.endswith(".seg") else -1
+        if at >= 0:
+            node.disk.content(path)[at + 50] ^= 1
+    assert store.scrub_next()
+    job = store.begin_upkeep()
+    while job is not None:
+        job.run()
+        store.finish_upkeep(job)
+        job = store.begin_upkeep()
+
+
+@pytest.mark.parametrize("how", ["flip", "empty", "remove"])
+@pytest.mark.parametrize("leads", [False, True])
+def test_every_kind_of_file_is_made_good(how: str, leads: bool) -> None:
+    cluster = filled()
+    shown = cluster.agree()
+    for kind in sorted(kinds(cluster.leader)):
+        victim = next(node for node in cluster.up() if node.leads is leads)
+        cluster.kill(victim)
+        path = kinds(victim)[kind]
+        content = victim.disk.content(path)
+        if how == "flip":
+            for at in (0, 4096) if kind == "VOTE" else (len(bytes(content).rstrip(b"\0")) // 2,):
+                content[at + 20] ^= 4
+        elif how == "empty":
+            del content[:]
+        else:
+            victim.disk.remove(path)
+        victim.start()
+        cluster.until(cluster.is_whole, 300)
+        assert cluster.agree() == shown
+        assert all(not node.replica._store.lost().seqs for node in cluster.up())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_damage_that_is_found_while_it_runs_is_made_good(leads: bool) -> None:
+    cluster = filled()
+    victim = next(node for node in cluster.up() if node.leads is leads)
+    others = [node for node in cluster.up() if node is not victim]
+    store = victim.replica._store
+    assert store is not None
+    spoil(victim)
+    assert store.lost().seqs == [3]
+    cluster.until(lambda: isinstance(victim.replica.fault, Exception) and not victim.leads, 100)
+    assert any(node.leads for node in others) or cluster.leader in others
+    cluster.until(cluster.is_whole, 300)
+    assert len(cluster.agree()) == 40 and victim.replica._store is not None
+    assert not victim.replica._store.lost().seqs
+    assert any("is repaired" in text for _, text in victim.ports.logged)
+    aside = [path for path in victim.disk.paths() if "/log.damaged/" in path]
+    assert aside and not [path for path in victim.disk.paths() if path.endswith("/REPAIR")]
+
+
+def test_a_damaged_replica_says_nothing_before_it_is_a_learner() -> None:
+    cluster = filled()
+    victim, other = [node for node in cluster.up() if not node.leads]
+    leader = cluster.leader
+    cluster.kill(other)
+    cluster.kill(victim)
+    victim.disk.remove(kinds(victim)["VOTE"])
+    victim.start()
+    reply = cluster.publish(leader, b"nobody else has it")
+    cluster.steps(60)
+    assert leader.answer(reply) is None and victim.replica.group is None
+    assert not any(node.leads for node in cluster.up())  # two of three are away
+    other.start()
+    cluster.until(cluster.is_whole, 300)
+    cluster.agree()
+
+
+def test_damage_that_all_have_keeps_nobody_from_going_on() -> None:
+    cluster = filled()
+    for node in cluster.up():
+        spoil(node)
+    for number in range(8):
+        cluster.steps(20)
+        cluster.stored(b"more %d" % number)
+    cluster.until(cluster.is_whole, 300)
+
+
+def test_a_leader_helps_one_after_the_other() -> None:
+    leader, three = RepairLeader(), Votes(voters=[1, 2, 3])
+    assert leader.asked(3, b"x", three, 10, 10) == "demote"
+    assert leader.asked(3, b"x", three, 10, 10) == "wait"
+    two = Votes(voters=[1, 2], learners=[3], applied_conf=11)
+    assert leader.asked(2, b"y", two, 11, 11) == "wait"  # one voter would be left
+    assert leader.asked(3, b"x", two, 11, 11) == "offer"
+    assert leader.asked(3, b"z", two, 11, 11) == "demote"  # it was damaged again: nothing of before counts
+    assert not leader.is_back(3, 11) and leader.is_back(3, 12)
+    assert leader.asked(3, b"z", Votes(voters=[1, 2], outgoing=[1, 2, 3]), 11, 11) == "wait"
