@@ -74,7 +74,7 @@ class Watched(Both):
         }
         reserved = [budget.reserved_bytes for budget in self.world.account.server.budgets.values()]
         account = self.world.account
-        return states, reserved, self.disk.paths(), frozenset(account._creating), len(account._busy)
+        return states, reserved, self.disk.paths(), frozenset(account._maker.creating), len(account._busy)
 
 
 @pytest.fixture

@@ -304,7 +304,7 @@ def counters(c: Client) -> dict[str, int]:
     limits = account.facts.batches
     counts = {
         "waiting API calls": c.world.dispatcher.load.waiting,
-        "busy names": len(account._busy) + len(account._creating),
+        "busy names": len(account._busy) + len(account._maker.creating),
         "atomic batches": limits.atomic_open,
         "fast batches": limits.fast_open,
         "staged bytes of batches": limits.staged_bytes,

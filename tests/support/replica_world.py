@@ -132,7 +132,7 @@ class Cluster:
         self.replica = replica
         self.ids = list(range(1, nodes + 1))
         asked = StreamConfig(name="S", subjects=["s.>"], num_replicas=copies or nodes, **config)
-        self.config = checked(asked, World().account.config_context())
+        self.config = checked(asked, World().account.checks.context())
         self.now = 0
         self.loss, self.delay = 0.0, 1
         self.lazy = 0.0  # how often disks take their time

@@ -334,7 +334,7 @@ class ClusterApi:
         return meta
 
     def _rules(self) -> AccountRules:
-        return AccountRules(self._account.limits, self._account.config_context())
+        return AccountRules(self._account.limits, self._account.checks.context())
 
 
 def new_assignment(

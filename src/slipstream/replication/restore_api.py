@@ -43,7 +43,7 @@ class ClusterRestoreApi:
         if meta is None or meta.draft is None:
             raise TableError(table.CLUSTER_NOT_AVAIL)
         judge_stream(request, config, None)
-        rules = AccountRules(account.limits, account.config_context())
+        rules = AccountRules(account.limits, account.checks.context())
         config = restored_config(config, meta.draft.account(account.name), rules)
         made = new_assignment(account, config, self._node, meta, restoring=True)
 

@@ -10,6 +10,7 @@ long ends the connection without a word, as in nats-server: its `-ERR` never lea
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -75,8 +76,8 @@ class ConnectionRate:
         return refused
 
 
-class TlsClientProtocol(ClientProtocol):
-    """One client socket that may speak TLS."""
+class TlsClientProtocol(ClientProtocol, ABC):
+    """One client socket that may speak TLS; a subclass knows what comes before and after the handshake."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server)
@@ -92,13 +93,13 @@ class TlsClientProtocol(ClientProtocol):
         if early:
             self._on_encrypted(memoryview(early))
 
+    @abstractmethod
     def on_secured(self, facts: TlsFacts) -> None:
         """The handshake is done; plain bytes come next."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_handshake_failed(self, error: TlsFailed) -> None:
         """The handshake cannot be done: log it and close."""
-        raise NotImplementedError
 
     def take_plain(self) -> None:
         """Plain bytes may have come: hand them on."""

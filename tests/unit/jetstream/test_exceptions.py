@@ -152,7 +152,7 @@ def test_a_hook_that_raises_when_a_stream_ends(monkeypatch: pytest.MonkeyPatch) 
 def test_a_creation_that_breaks_frees_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     w = a_world()
     with monkeypatch.context() as patch:
-        patch.setattr(w.account, "_make", raising)
+        patch.setattr(w.account._running, "make", raising)
         assert w.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t"]})["error"]["code"] == 503
     w.create("T", subjects=["t"])
     assert is_well(w, "S")

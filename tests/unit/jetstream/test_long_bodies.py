@@ -71,14 +71,14 @@ def test_a_verdict_that_has_gone_out_of_date_is_not_used(world: ConsumerWorld) -
     account = world.account
     body = json.dumps({"name": "M", "mirror": {"name": "S"}, "max_msg_size": 10}).encode()
     asked = STREAM_CONFIG_REQUEST.decode(body).config()
-    verdict = account.precheck(asked, pedantic=False)
+    verdict = account.checks.precheck(asked, pedantic=False)
     now = precheck.with_level(asked)
-    assert verdict.holds_for(now, account.config_context())
+    assert verdict.holds_for(now, account.checks.context())
     assert isinstance(verdict.result(), StreamConfig)
-    assert not verdict.holds_for(msgspec.structs.replace(now, max_msg_size=11), account.config_context())
+    assert not verdict.holds_for(msgspec.structs.replace(now, max_msg_size=11), account.checks.context())
     changed = {**world.api("STREAM.INFO.S")["config"], "max_msg_size": 100}
     assert world.api("STREAM.UPDATE.S", changed)["config"]["max_msg_size"] == 100
-    assert not verdict.holds_for(now, account.config_context())
+    assert not verdict.holds_for(now, account.checks.context())
     outcome: list[object] = []
     with pytest.raises(Exception, match="max message size"):
         account.create_stream(asked, outcome.append, prechecked=verdict)
@@ -88,7 +88,7 @@ def test_preparing_may_fail(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatc
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(type(world.account), "precheck", fail)
+    monkeypatch.setattr(type(world.account.checks), "precheck", fail)
     assert "error" not in _ask(world, "STREAM.CREATE.L", {"name": "L", "subjects": SUBJECTS, "storage": "memory"})
 
 

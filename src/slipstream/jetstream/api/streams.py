@@ -57,7 +57,7 @@ class StreamApi:
         """In a thread: read a long configuration, and judge it as far as that depends on nothing that may change."""
         asked = bodies.prepare(STREAM_CONFIG_REQUEST, request)
         if asked is not None:
-            request.checked = self._account.precheck(asked.config(), pedantic=asked.pedantic)
+            request.checked = self._account.checks.precheck(asked.config(), pedantic=asked.pedantic)
 
     def create(self, request: ApiRequest) -> None:
         """Make a stream, or confirm that it is there."""
@@ -81,7 +81,7 @@ class StreamApi:
         if prechecked is not None:
             prechecked.result()
         else:
-            checked(asked.config(), self._account.config_context(), pedantic=asked.pedantic)
+            checked(asked.config(), self._account.checks.context(), pedantic=asked.pedantic)
         if asked.name != request.names[0]:
             raise TableError(table.STREAM_MISMATCH)
 

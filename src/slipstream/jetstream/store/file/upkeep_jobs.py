@@ -6,6 +6,7 @@ What this is not: deciding when; `upkeep.LogUpkeep` does, one piece at a time.
 from __future__ import annotations
 
 import errno
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -37,7 +38,7 @@ __all__ = [
 
 
 @dataclass(slots=True)
-class UpkeepJob:
+class UpkeepJob(ABC):
     """What all pieces share: an error stops the piece and is kept."""
 
     disk: Disk
@@ -53,9 +54,9 @@ class UpkeepJob:
         except Exception as error:
             self.fault = as_fault(error, self.directory)
 
+    @abstractmethod
     def work(self) -> None:
         """The piece itself."""
-        raise NotImplementedError
 
 
 @dataclass(slots=True)
