@@ -447,6 +447,13 @@ def clusters(histories: int) -> Figures:
     return cluster_histories(histories)
 
 
+def partitions(count: int) -> Figures:
+    """Links that are cut and heal."""
+    from campaigns.partitions import partitions
+
+    return partitions(count)
+
+
 def replicated(runs: int) -> Figures:
     """Clusters of real processes in trouble."""
     from campaigns.replicated import replicated_runs
@@ -529,6 +536,13 @@ CAMPAIGNS = {
         " who wants it once and one of each queue group, nothing is doubled, interest converges, none is left over.",
         clusters,
         400,
+    ),
+    "partitions": Campaign(
+        "Servers that are parted and joined again",
+        "After each partition of routes, leaf links or gateways interest converges and a message reaches everybody"
+        " once; no interest, link, descriptor, task or memory is left over.",
+        partitions,
+        1_000,
     ),
     "hostile": Campaign(
         "A hostile tenant",

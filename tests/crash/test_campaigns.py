@@ -12,6 +12,7 @@ from campaigns.at_rest import damage, prepared
 from campaigns.deaths import SHORT_WINDOW_NS, Deaths, readable
 from campaigns.disk_errors import every_call, without_syncs
 from campaigns.hostile import ATTACKS, Hostile
+from campaigns.partitions import control_is_noticed, part_and_heal
 from campaigns.runs import CAMPAIGNS
 from support.sealing import sealed_stores
 
@@ -95,3 +96,14 @@ def test_the_page_of_proofs_is_made_from_the_figures() -> None:
     assert set(figures) <= set(CAMPAIGNS)
     for name, entry in figures.items():
         assert entry["broken"] == [] and entry["control_found"], name
+
+
+@pytest.mark.parametrize("world", ["routes", "leaf links", "gateways"])
+async def test_what_was_parted_converges_and_leaves_nothing(world: str) -> None:
+    found = await part_and_heal(world, 4, seed=7)
+    assert found.broken == []
+    assert found.partitions == 4 and found.delivered > 0
+
+
+def test_interest_that_is_not_told_again_after_a_partition_is_found() -> None:
+    assert control_is_noticed()

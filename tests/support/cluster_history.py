@@ -88,16 +88,46 @@ class ClusterHistory:
 
     async def run(self, steps: list[Step]) -> None:
         """Live through all of it; raises AssertionError with what went wrong."""
+        await self.begin()
+        for name, numbers in steps:
+            await self.do(name, *numbers)
+        await self.end()
+
+    async def begin(self) -> None:
+        """A client at each server, and all servers know each other."""
         for number in range(len(self.nodes)):
             await self._connect(number)
         await self.settle()
-        for name, numbers in steps:
-            await getattr(self, f"_do_{name}")(*numbers)
+
+    async def do(self, name: str, *numbers: int) -> None:
+        """One step."""
+        await getattr(self, f"_do_{name}")(*numbers)
+
+    async def end(self) -> None:
+        """Nobody wants anything any more, and all clients leave."""
         for wanted in list(self._wanted):
             await self._drop(wanted)
         await self.settle()
         for client in self._clients.values():
             await client.close()
+
+    def heal_all(self) -> None:
+        """All ways are open again."""
+        for pair in self._cut:
+            for way in self._ways(pair):
+                way.heal()
+        self._cut.clear()
+        self._exact.clear()
+
+    def forget_past(self) -> None:
+        """What was checked need not be kept: a long history would be nothing but its memory."""
+        self._gone.clear()
+        for wanted in self._wanted:
+            wanted.got.clear()
+        for seen in self._seen.values():
+            seen.clear()
+        for node in self.nodes:
+            node.lines.clear()
 
     async def _do_subscribe(self, a: int, b: int, c: int, _d: int) -> None:
         number = a % len(self.nodes)
@@ -295,24 +325,12 @@ def leaked_interest(history: ClusterHistory) -> list[bytes]:
 
 
 @asynccontextmanager
-async def history_cluster(kinds: str, directory: Path) -> AsyncIterator[ClusterHistory]:
-    """Servers that dial each other through proxies."""
-    nodes = [Node(kind, number, directory) for number, kind in enumerate(kinds)]
-    proxies: dict[tuple[int, int], TcpProxy] = {}
+async def _living(nodes: list[Node], proxies: dict[tuple[int, int], TcpProxy]) -> AsyncIterator[None]:
+    """Ways that are open, and the end of all that was started."""
     try:
-        for a in range(len(nodes)):
-            for b in range(len(nodes)):
-                if a != b:
-                    proxies[a, b] = TcpProxy(nodes[b].route_port)
-                    await proxies[a, b].start()
-        texts = []
-        for a, node in enumerate(nodes):
-            routes = [f"nats://127.0.0.1:{proxies[a, b].port}" for b in range(len(nodes)) if b != a]
-            # What others hear of it leads nowhere: a way around a cut would spoil the test.
-            text = node.text(routes, f'advertise: "127.0.0.1:{free_port()}"')
-            texts.append(text)
-            await node.start(text)
-        yield ClusterHistory(nodes, proxies, texts)
+        for proxy in proxies.values():
+            await proxy.start()
+        yield
     finally:
         for node in nodes:
             await node.stop()
@@ -321,17 +339,33 @@ async def history_cluster(kinds: str, directory: Path) -> AsyncIterator[ClusterH
 
 
 @asynccontextmanager
+async def history_cluster(kinds: str, directory: Path) -> AsyncIterator[ClusterHistory]:
+    """Servers that dial each other through proxies."""
+    nodes = [Node(kind, number, directory) for number, kind in enumerate(kinds)]
+    places = range(len(nodes))
+    proxies = {(a, b): TcpProxy(nodes[b].route_port) for a in places for b in places if a != b}
+    async with _living(nodes, proxies):
+        texts = []
+        for a, node in enumerate(nodes):
+            routes = [f"nats://127.0.0.1:{proxies[a, b].port}" for b in places if b != a]
+            # What others hear of it leads nowhere: a way around a cut would spoil the test.
+            text = node.text(routes, f'advertise: "127.0.0.1:{free_port()}"')
+            texts.append(text)
+            await node.start(text)
+        yield ClusterHistory(nodes, proxies, texts)
+
+
+@asynccontextmanager
 async def history_leafs(kinds: str, directory: Path) -> AsyncIterator[ClusterHistory]:
     """A hub, and servers that are leafs of it through proxies."""
     nodes = [Node(kind, number, directory) for number, kind in enumerate(kinds)]
     leaf_port = free_port()
     proxies = {(number, 0): TcpProxy(leaf_port) for number in range(1, len(nodes))}
-    texts = []
-    try:
+    async with _living(nodes, proxies):
+        texts = []
         for number, node in enumerate(nodes):
             block = f'listen: "127.0.0.1:{leaf_port}"'
             if number:
-                await proxies[number, 0].start()
                 url = f"nats-leaf://127.0.0.1:{proxies[number, 0].port}"
                 # What the hub tells of itself would be a way around a cut.
                 block = f'reconnect: "50ms", remotes [{{ url: "{url}", ignore_discovered_servers: true }}]'
@@ -339,11 +373,6 @@ async def history_leafs(kinds: str, directory: Path) -> AsyncIterator[ClusterHis
             texts.append(text)
             await node.start(text)
         yield ClusterHistory(nodes, proxies, texts, hub=True)
-    finally:
-        for node in nodes:
-            await node.stop()
-        for proxy in proxies.values():
-            await proxy.stop()
 
 
 @asynccontextmanager
@@ -353,21 +382,15 @@ async def history_pair(kinds: str, directory: Path) -> AsyncIterator[ClusterHist
     Three could not be parted: who is told of a cluster by a second one learns the second one's way to it.
     """
     members = [Member(Node(kind, number, directory), "AB"[number]) for number, kind in enumerate(kinds)]
-    proxies: dict[tuple[int, int], TcpProxy] = {}
-    try:
-        for a, b in ((0, 1), (1, 0)):
-            proxies[a, b] = TcpProxy(members[b].gateway_port)
-            await proxies[a, b].start()
+    nodes = [member.node for member in members]
+    proxies = {(a, b): TcpProxy(members[b].gateway_port) for a, b in ((0, 1), (1, 0))}
+    async with _living(nodes, proxies):
+        for a, b in proxies:
             remotes = {members[b].cluster: [f"nats://127.0.0.1:{proxies[a, b].port}"]}
             members[a].compose([], remotes, f'advertise: "127.0.0.1:{free_port()}"', "")
         for member in members:
             await member.start()
-        yield ClusterHistory([member.node for member in members], proxies, [member.text for member in members])
-    finally:
-        for member in members:
-            await member.node.stop()
-        for proxy in proxies.values():
-            await proxy.stop()
+        yield ClusterHistory(nodes, proxies, [member.text for member in members])
 
 
 @asynccontextmanager
