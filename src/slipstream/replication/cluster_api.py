@@ -68,6 +68,12 @@ class ClusterApi:
         for call in ("STREAM.PEER.REMOVE.*", "STREAM.PEER.EVACUATE.*"):
             register(call, "stream_remove_peer_response", self.remove_peer)
         register("STREAM.CANCEL_MOVE.*", "stream_cancel_move_response", self.refuse, checks_level=False)
+        account.stored_elsewhere.append(self._stores)
+
+    def _stores(self, subject: bytes) -> bool:
+        """Whether some stream of the account stores a subject, and acknowledges it."""
+        held = self._node.state.account(self._account.name)
+        return any(not held.streams[name].config.no_ack for name in held.holdings.collecting(subject))
 
     # --- streams ----------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,8 @@ class JetStreamAccount:
         self.on_reconnected: list[Callable[[], None]] = []  # called when another server is there again
         self.on_moved: list[Callable[[str], None]] = []  # called when another server leads a stream of this name
         self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
+        self.stored_elsewhere: list[Callable[[bytes], bool]] = []
+        """In a cluster: asked whether a stream stores a subject and acknowledges it, whichever server leads it."""
 
     @property
     def limits(self) -> AccountLimits:

@@ -71,7 +71,11 @@ class ConsumerOwner(Protocol):
         ...
 
     def capturing(self, subject: bytes) -> Sequence[Stream]:
-        """The streams of the account that store messages on this subject."""
+        """The streams of the account that run here and store messages on this subject."""
+        ...
+
+    def is_stored(self, subject: bytes) -> bool:
+        """Whether a stream of the account, here or on another server, stores this subject and says so."""
         ...
 
     def inactive(self, consumer: Consumer) -> None:

@@ -211,6 +211,12 @@ class Consumers:
         streams = self._account.streams
         return [streams[name] for name in self._account.holdings.collecting(subject) if name in streams]
 
+    def is_stored(self, subject: bytes) -> bool:
+        """See `ConsumerOwner.is_stored`."""
+        if any(not stream.config.no_ack for stream in self.capturing(subject)):
+            return True
+        return any(asked(subject) for asked in self._account.stored_elsewhere)
+
     def inactive(self, consumer: Consumer) -> None:
         """See `ConsumerOwner.inactive`."""
         if self.consumers.get(consumer.name) is consumer:

@@ -9,6 +9,9 @@ for in the streams that store the subject, by its message id and from the time o
 only if it is not there. If no stream of the account stores the subject, the letter is published once, when its death is
 committed.
 
+In a cluster the stream that stores it may be led by another server: then it is not looked into. A letter that is
+published again has the same message id, and that stream knows it for as long as its duplicate window is.
+
 A buried message counts as acknowledged: interest and work-queue streams remove it.
 """
 
@@ -120,7 +123,7 @@ class DeadLetters:
         if not self.subject:
             return
         waiting = [seq for seq in consumer.state.dead if seq not in self._sent]
-        confirmed = any(not stream.config.no_ack for stream in consumer.owner.capturing(self.subject))
+        confirmed = consumer.owner.is_stored(self.subject)
         for seq in waiting[: DEAD_LETTERS_IN_FLIGHT - len(self._sent)] if confirmed else waiting:
             message = consumer.store.get(seq)
             if message is None or isinstance(message, Damaged):
