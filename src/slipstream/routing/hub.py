@@ -13,25 +13,21 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.auth.identity import PROXY_NOT_TRUSTED
-from slipstream.clock import rfc3339
 from slipstream.config.addresses import advertised
-from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.outbox import FlushQueue
-from slipstream.kernels.wire.receivers import Route
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.texts import CloseReason
-from slipstream.protocol.trace_request import TraceRequest, trace_request
+from slipstream.protocol.trace_request import TraceRequest
 from slipstream.protocol.tracelog import operation_line, payload_line
+from slipstream.routing.client_words import account_info, client_info, log_line
 from slipstream.routing.logins import LoginEdge, Logins, kind_of
-from slipstream.routing.route_parts import chosen_part, queue_aliases
+from slipstream.routing.publishes import Publishes
 from slipstream.routing.topology import Topology
-from slipstream.routing.trace import MessageTrace
 from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
 
 if TYPE_CHECKING:
@@ -42,7 +38,6 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.options import Options
     from slipstream.ids import RandomSource
-    from slipstream.kernels.wire.receivers import Subscription
     from slipstream.protocol.info import ConnectInfo
     from slipstream.protocol.peer import Peer
 
@@ -130,7 +125,7 @@ class Hub:
         self.stalled_clients = 0
         # Traffic of connections that are gone.
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
-        self.topology = Topology(options, self.delivery, clock, rng, (self.client_info, self.account_info))
+        self.topology = Topology(options, self.delivery, clock, rng, (self.client_info, account_info))
         self.logins = Logins(options, edge)
         self.lame_duck = False
         # What the listeners found out; part of INFO.
@@ -147,6 +142,9 @@ class Hub:
         self.on_closed: list[Callable[[ClosedConnection], None]] = []
         self._edge = edge
         self._next_cid = 1
+        self._publishes = Publishes(
+            self.delivery, self.topology, clock.now_ns, rng, self.log, lambda: self.describe_server()
+        )
 
     @property
     def authenticator(self) -> Authenticator:
@@ -311,54 +309,8 @@ class Hub:
     def publish(
         self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> int:
-        """Publish for a client to a subject that is mapped already; returns how many got the message."""
-        account = connection.account
-        assert account is not None
-        route = self._route(account, subject)
-        if self.options.trace:
-            return self._deliver_logged(route, connection, subject, reply, header_size, body)
-        return self.delivery.deliver(route, connection, subject, reply, header_size, body)
-
-    def _deliver_logged(
-        self, route: Route, connection: ClientConnection, subject: bytes, reply: bytes | None, size: int, body: bytes
-    ) -> int:
-        """Deliver one receiver after the other, and log each copy."""
-        sent = 0
-        for one, alias in zip(route.subscriptions, route.renamed or repeat(None), strict=False):
-            sent += self._deliver_part(
-                Route((one,), (), (alias,)), ((one, alias),), connection, subject, reply, size, body
-            )
-        chosen = chosen_part(route)
-        if chosen is not None:
-            members = tuple(
-                pair
-                for group, aliases in zip(route.queues, queue_aliases(route), strict=True)
-                for pair in zip(group, aliases, strict=True)
-            )
-            sent += self._deliver_part(chosen, members, connection, subject, reply, size, body)
-        return sent
-
-    def _deliver_part(
-        self,
-        part: Route,
-        members: tuple[tuple[Subscription, bytes | None], ...],
-        connection: ClientConnection,
-        subject: bytes,
-        reply: bytes | None,
-        size: int,
-        body: bytes,
-    ) -> int:
-        before = [member.delivered for member, _ in members]
-        sent = self.delivery.deliver(part, connection, subject, reply, size, body)
-        for (member, alias), count in zip(members, before, strict=True):
-            if member.delivered != count and member.client is not None:
-                member.client.trace_delivery(member, alias or subject, reply, size, body)
-        return sent
-
-    def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None:
-        """Whether a message is to be traced."""
-        assert connection.account is not None
-        return trace_request(header, connection.account, self.rng.randrange)
+        """See `Publishes.publish`."""
+        return self._publishes.publish(connection, subject, reply, header_size, body)
 
     def publish_traced(
         self,
@@ -370,51 +322,22 @@ class Hub:
         header_size: int,
         body: bytes,
     ) -> int:
-        """Publish and tell where the message went."""
-        account = connection.account
-        assert account is not None
-        if not is_valid_publish(traced.dest):
-            # A header may hold what would end a protocol line.
-            where = texts.quoted(traced.dest)
-            self.log("ERR", connection, f"Destination {where} is not valid, won't be able to trace events")
-            return 1 if traced.only else self.publish(connection, subject, reply, header_size, body)
-        trace = MessageTrace(
-            traced, connection, self.delivery.deliver, self.clock.now_ns, self._owner, self.topology.service_of
-        )
-        route = self._route(account, subject)
-        sent = trace.publish(published, subject, route, reply, header_size, body)
-        account.publish(traced.dest, None, 0, trace.encode(self.describe_server(), header_size, body))
-        return sent
+        """See `Publishes.publish_traced`."""
+        return self._publishes.publish_traced(connection, traced, published, subject, reply, header_size, body)
 
-    def _owner(self, subscription: Subscription) -> Account | None:
-        """The account of a client's or a stream's subscription; traced messages are few enough to look for it."""
-        client: ClientConnection | None = subscription.client
-        if client is not None:
-            return client.account
-        return next((account for account in self.accounts.values() if subscription in account.takers), None)
-
-    def _route(self, account: Account, subject: bytes) -> Route:
-        if account.maps_subjects:
-            return self.topology.planned(account, subject)
-        return account.interest.find_route(subject)
+    def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None:
+        """See `Publishes.trace_request`."""
+        return self._publishes.trace_request(connection, header)
 
     def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None:
-        """What the account's mappings make of a subject; None when this message is to be dropped."""
-        account = connection.account
-        assert account is not None
-        return self.topology.roll(account, subject) if account.maps_subjects else subject
+        """See `Publishes.mapped`."""
+        return self._publishes.mapped(connection, subject)
 
     def log(self, level: str, connection: ClientConnection, text: str) -> None:
         """A log line about one connection."""
         if level == "DBG" and not self.options.debug:
             return  # two for each client that comes and goes: what nobody reads is not written
-        peer = connection.peer
-        prefix = "wid" if peer.kind == "websocket" else "cid"
-        forwarded = peer.forwarded_ip
-        if forwarded:
-            forwarded = f"[{forwarded}]/" if ":" in forwarded else f"{forwarded}/"
-        about = "".join(f" - {texts.quoted_text(label)}" for label in _labels(connection))
-        self._edge.log(level, f"{forwarded}{peer.ip}:{peer.port} - {prefix}:{connection.cid}{about} - {text}")
+        self._edge.log(level, log_line(connection, text))
 
     def log_own(self, account: Account, subject: bytes, body: bytes) -> None:
         """Log a message of the server itself, if the trace is to show these, too."""
@@ -429,27 +352,7 @@ class Hub:
 
     def client_info(self, connection: Member) -> dict[str, object]:
         """Who a client is, as a service in another account may learn it."""
-        account = connection.account
-        info = {
-            "start": rfc3339(connection.start_ns),
-            "host": connection.peer.ip,
-            "id": connection.cid,
-            "acc": account.name if account is not None else "",
-            "user": connection.identity.user if connection.identity is not None else "",
-            "name": connection.name,
-            "lang": connection.lang,
-            "ver": connection.version,
-            "rtt": connection.rtt_ns,
-            "server": self.identity.name,
-            "kind": "Client",
-            "client_type": connection.peer.kind,
-        }
-        return {key: value for key, value in info.items() if value}
-
-    def account_info(self, connection: Member) -> dict[str, object]:
-        """What a service in another account learns about a client that is not shared."""
-        account = connection.account
-        return {"acc": account.name if account is not None else "", "rtt": connection.rtt_ns}
+        return client_info(connection, self.identity.name)
 
     def _introduction(self) -> dict[str, object]:
         return {"name": self.identity.name, "host": self.host, "id": self.identity.id, "ver": SERVER_VERSION}
@@ -513,13 +416,3 @@ class Hub:
     def each_connection(self) -> Iterable[ClientConnection]:
         """All open connections, for monitoring."""
         return self.connections.values()
-
-
-def _labels(connection: ClientConnection) -> list[str]:
-    """What the log says about a client that was let in: what it runs, and who it is in which account."""
-    if connection.identity is None or connection.account is None or not connection.connected:
-        return []
-    version = connection.version and f"v{connection.version}"
-    program = ":".join(filter(None, (version, connection.lang, connection.name)))
-    who = connection.claimed_as and f"{connection.account.name}/{connection.claimed_as}"
-    return [label for label in (program, who) if label]

@@ -32,13 +32,13 @@ from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.fastpath.pointget import PointGet
 
-__all__ = ["DirectApi", "DirectGet", "DirectSource", "listen_to_gets"]
+__all__ = ["DirectApi", "DirectGet", "DirectReads", "listen_to_gets"]
 
 _QUEUE: Final = b"_sys_"
 _PREFIX: Final = b"$JS.API.DIRECT.GET."
 
 
-class DirectSource(Protocol):
+class DirectReads(Protocol):
     """Where the messages of a stream are. `Stream` is one."""
 
     @property
@@ -111,7 +111,7 @@ class DirectApi:
             subscription.close()
 
 
-def listen_to_gets(source: DirectSource, ports: Ports, facts: ServerFacts, asked: str) -> list[LiveSubscription]:
+def listen_to_gets(source: DirectReads, ports: Ports, facts: ServerFacts, asked: str) -> list[LiveSubscription]:
     """Answer from `source` what is asked of the stream called `asked`."""
     getter = DirectGet(source, ports, facts.max_pending_bytes, asked)
     name, find = source.name.encode(), source.store.find_record if not source.is_replicated else _nothing
@@ -137,7 +137,7 @@ def _for_origin(stream: Stream) -> str:
 class DirectGet:
     """Direct gets of one stream."""
 
-    def __init__(self, source: DirectSource, ports: Ports, bytes_max: int, asked: str) -> None:
+    def __init__(self, source: DirectReads, ports: Ports, bytes_max: int, asked: str) -> None:
         """Answer from `source`.
 
         Args:

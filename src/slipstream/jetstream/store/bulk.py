@@ -44,8 +44,8 @@ from slipstream.kernels.log.record import crc32c
 
 __all__ = [
     "Mark",
-    "Place",
     "ReadJob",
+    "RecordSpan",
     "SlowChunk",
     "begin_read",
     "find_places",
@@ -84,7 +84,7 @@ class _Stretches:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordSpan:
     """Whole records of a file, back to back."""
 
     path: str
@@ -178,7 +178,7 @@ def begin_read(
 
 def find_places(
     access: BulkAccess, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int
-) -> tuple[int, int, list[Place]] | None:
+) -> tuple[int, int, list[RecordSpan]] | None:
     """Where the next records of a range lie, if that is a few stretches of files and nothing between them.
 
     Returns where to go on from, how many messages that are, and the places.
@@ -206,7 +206,7 @@ def find_places(
     if not rows or scattered or len(files) > BULK_PLACES_FILES_MAX:
         return None
     places = [
-        Place(files[segment][0], offset, length, files[segment][1], messages, first)
+        RecordSpan(files[segment][0], offset, length, files[segment][1], messages, first)
         for segment, offset, length, messages, first in found
     ]
     return next_seq, rows, places
