@@ -8,67 +8,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from support.server_process import ServerProcess
+from support.spark_copy import COUNT, Copy
 from support.spark_faults import FaultySource
 from support.spark_streams import Streams
 
 pytestmark = pytest.mark.timeout(300)
 WAIT_S = 120
-COUNT = 900
-
-
-class Copy:
-    """A query that copies one stream into another; source or sink may be faulty."""
-
-    def __init__(self, spark: SparkSession, streams: Streams, name: str, directory: Path) -> None:
-        self._spark = spark
-        self._streams = streams
-        self._name = name
-        self._directory = directory
-        (directory / "faults").mkdir()
-        streams.create(name)
-        streams.create(f"{name}copy", subjects=[f"copy.{name}.>"])
-        self.expected = streams.fill(name, COUNT)
-
-    @property
-    def faults(self) -> Path:
-        return self._directory / "faults"
-
-    def start(self, *, read: str = "", write: str = "") -> StreamingQuery:
-        source, sink = ("slipstream_faulty" if fault else "slipstream" for fault in (read, write))
-        reader = self._spark.readStream.format(source).options(
-            servers=self._streams.url,
-            stream=self._name,
-            starting="earliest",
-            maxMessagesPerTrigger=COUNT // 3,
-            numPartitions=2,
-            batchRows=50,
-        )
-        if read:
-            reader = reader.options(fault=read, faultDir=str(self.faults))
-        frame = reader.load().selectExpr("concat('copy.', subject) subject", "payload")
-        writer = frame.writeStream.format(sink).options(
-            servers=self._streams.url,
-            stream=f"{self._name}copy",
-            checkpointLocation=str(self._directory / "checkpoint"),
-        )
-        if write:
-            writer = writer.options(fault=write, faultDir=str(self.faults))
-        return writer.trigger(availableNow=True).start()
-
-    def check(self) -> None:
-        """Everything, in order, once."""
-        assert self._streams.payloads(f"{self._name}copy") == self.expected
-        assert list(self.faults.glob("*.happened")), "the fault has not happened"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -117,10 +68,10 @@ def test_the_server_is_killed_in_the_middle_of_a_batch(
     copy = Copy(spark, Streams(own_node.url), name, tmp_path)
     fault = f"{where}-wait"
     query = copy.start(**{where: fault})
-    _until((copy.faults / f"{fault}.happened").exists)
+    copy.until(fault)
     own_node.kill()
     own_node.start()
-    (copy.faults / "go").touch()
+    copy.go_on()
     assert query.awaitTermination(WAIT_S)
     copy.check()
 
@@ -128,9 +79,9 @@ def test_the_server_is_killed_in_the_middle_of_a_batch(
 def test_a_stream_is_purged_under_a_running_query(copy: Copy, streams: Streams, name: str) -> None:
     """What is gone cannot be delivered: the query says so instead of going on with less."""
     query = copy.start(read="read-wait")
-    _until((copy.faults / "read-wait.happened").exists)
+    copy.until("read-wait")
     streams.purge(name)
-    (copy.faults / "go").touch()
+    copy.go_on()
     with pytest.raises(Exception, match=r"removed|no longer holds"):
         query.awaitTermination(WAIT_S)
     arrived = streams.payloads(f"{name}copy")
@@ -140,18 +91,11 @@ def test_a_stream_is_purged_under_a_running_query(copy: Copy, streams: Streams, 
 def test_limits_remove_messages_under_a_running_query(copy: Copy, streams: Streams, name: str) -> None:
     """The messages of an open batch are held, whatever the limits say meanwhile."""
     query = copy.start(read="read-wait")
-    _until((copy.faults / "read-wait.happened").exists)
+    copy.until("read-wait")
     config = streams.api(f"STREAM.INFO.{name}")["config"]
     streams.api(f"STREAM.UPDATE.{name}", {**config, "max_msgs": COUNT // 2 + 10})
     copy.expected += streams.fill(name, 1, begin=COUNT)
-    (copy.faults / "go").touch()
+    copy.go_on()
     assert query.awaitTermination(WAIT_S)
     assert copy.start().awaitTermination(WAIT_S)
     copy.check()
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        threading.Event().wait(0.01)

@@ -8,6 +8,8 @@ the directory of tests is on their path.
 | `read-raise`, `read-exit` | a task, after its first batch | an exception; the process ends |
 | `read-wait` | the same | waits until the file `go` is there |
 | `write-raise`, `write-exit`, `write-wait` | a task, after its first batch was taken | the same |
+| `ask-wait` | the driver, before it asks the server to commit batch 1 | waits until the file `go` is there |
+| `commit-wait` | the driver, after the server's commit of batch 1 | the same |
 | `commit-kill` | the driver, after the server's commit of batch 1 | the Java machine is killed |
 """
 
@@ -115,8 +117,14 @@ class _Write:
         return super().write(batches)  # type: ignore[misc]
 
     def commit(self, messages: Any, *batch: int) -> None:
+        if self.where == "ask":
+            self._strike(batch)
         super().commit(messages, *batch)  # type: ignore[misc]
-        if self.where == "commit" and batch == (KILL_BATCH,) and self.fault.once():
+        if self.where == "commit":
+            self._strike(batch)
+
+    def _strike(self, batch: tuple[int, ...]) -> None:
+        if batch == (KILL_BATCH,) and self.fault.once():
             self.fault.strike()
 
 

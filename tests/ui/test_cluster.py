@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from playwright.sync_api import expect
 
 from support.ports import free_port
 from support.server_process import ServerProcess
-from support.servers import server_binary
+from support.three_servers import three_servers
 from ui.conftest import Opener
 
 pytest.importorskip("slipstream_raft")
@@ -21,23 +20,9 @@ pytest.importorskip("slipstream_raft")
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[tuple[dict[str, ServerProcess], str]]:
     """Servers of a cluster by their names, and the address of the first one's dashboard."""
-    http, ports = free_port(), [free_port() for _ in range(3)]
-    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
-    servers: dict[str, ServerProcess] = {}
-    with ExitStack() as running:
-        for number, port in enumerate(ports):
-            config = f"""
-                server_name: n{number}
-                jetstream {{ store_dir: "{tmp_path}/n{number}" }}
-                cluster {{ name: C, listen: "127.0.0.1:{port}", routes: [{routes}] }}
-                {f'http: "127.0.0.1:{http}"' if number == 0 else ""}
-            """
-            directory = tmp_path / f"files{number}"
-            directory.mkdir()
-            servers[f"n{number}"] = running.enter_context(
-                ServerProcess(server_binary("ours"), directory, config=config)
-            )
-        yield servers, f"http://127.0.0.1:{http}/ui/"
+    port = free_port()
+    with three_servers(tmp_path, f'http: "127.0.0.1:{port}"') as servers:
+        yield servers, f"http://127.0.0.1:{port}/ui/"
 
 
 def test_leaders_and_those_behind(three: tuple[dict[str, ServerProcess], str], dashboard: Opener) -> None:

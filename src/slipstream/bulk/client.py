@@ -19,18 +19,17 @@ from slipstream.bulk.errors import BulkError
 from slipstream.bulk.fallback import ConsumerSource, DirectSource, created_ns, estimated_plan
 from slipstream.bulk.link import BulkLink
 from slipstream.bulk.options import ConnectOptions
+from slipstream.bulk.probe import offers_bulk
 from slipstream.bulk.reading import ArrowReader, RecordSource, WantedRange
 from slipstream.bulk.source import BulkSource
 from slipstream.bulk.values import Fence, Plan, Split, StreamIdentity
 from slipstream.bulk.writing import CommitResult, StagedPart, StageWriter, commit
-from slipstream.units import MILLISECOND_NS
 
 __all__ = ["BulkClient", "connect"]
 
 _DEFAULT_COLUMNS = ("stream", "seq", "ts", "subject", "headers", "payload")
 _HOLD_NOT_FOUND = 30009
 _HOLDER_MAX = 256  # characters
-_PROBE_GRACE_NS = 250 * MILLISECOND_NS  # a server further away may answer this much later than the one we talk to
 _REMEMBERED_MAX = 256
 # What servers said, by their process and who asked: without bulk calls they say nothing, which takes a while to hear.
 _offers_bulk: dict[tuple[str, ConnectOptions], bool] = {}
@@ -80,7 +79,7 @@ class BulkClient:
             if key not in _offers_bulk:
                 if len(_offers_bulk) >= _REMEMBERED_MAX:
                     _offers_bulk.clear()
-                _offers_bulk[key] = self._probe()
+                _offers_bulk[key] = offers_bulk(self.link)
             self._offers_bulk = _offers_bulk[key]
         return self._offers_bulk
 
@@ -406,23 +405,6 @@ class BulkClient:
     def _need_bulk(self) -> None:
         if not self.is_slipstream:
             raise BulkError("no bulk calls here: the server has none, or does not permit them to us")
-
-    def _probe(self) -> bool:
-        """Ask for the bulk information of a stream nobody has: a server with bulk calls says so, others are silent."""
-        link = self.link
-        inbox = link.open_inbox()
-        try:
-            link.publish(f"{link.prefix}BULK.INFO.-", reply=inbox.subject)
-            link.flush()
-            # A busy server answers late, but it does.
-            found = link.poll(inbox, link.timeout_ns if link.is_one_of_ours else _PROBE_GRACE_NS)
-        except BulkError as error:
-            if error.retryable:
-                raise
-            return False
-        finally:
-            link.close_inbox(inbox)
-        return found is not None and b"bulk_info_response" in found.payload
 
     def _identity(self, stream: str, info: dict[str, Any]) -> StreamIdentity:
         if self.is_slipstream:
