@@ -263,3 +263,18 @@ def test_an_operator_is_selected_and_imported(tree: Cli) -> None:
     assert added in tree.call("auth", "operator", "keys", "ls", "TWO").stdout.split()
     tree.call("auth", "operator", "keys", "rm", "TWO", added, "-f")
     assert added not in tree.call("auth", "operator", "keys", "ls", "TWO").stdout.split()
+
+
+def test_people_read_whose_it_is(tree: Cli) -> None:
+    """The words in front are those of `nats auth`."""
+    tree.call("auth", "account", "keys", "add", "APP", "svc")
+    tree.call("auth", "account", "exports", "add", "news", "news.>", "APP")
+    shown = {
+        "Operator: OP": ("account", "info", "APP"),
+        "Account: APP (A": ("user", "info", "ann", "APP"),
+        "Account: APP": ("account", "exports", "info", "news.>", "APP"),
+        "Key: A": ("account", "keys", "info", "APP", "svc"),
+        "│ Role │ Key ": ("account", "keys", "ls", "APP"),
+    }
+    for words, command in shown.items():
+        assert words in tree.call("auth", *command).stdout

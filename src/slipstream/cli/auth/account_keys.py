@@ -80,7 +80,7 @@ def _show(found: AccountEntry, public: str) -> None:
     scope = found.claims.nats.signing_keys[public]
     columns = Columns(f"{'Signing Key' if scope is None else 'Scoped Signing Key'} {public}")
     columns.section("Config")
-    columns.row("KeyPair", public)
+    columns.row("Key", public)
     if scope is not None:
         columns.row("Description", scope.description, when=scope.description)
         columns.row("Role", scope.role)
@@ -139,7 +139,7 @@ def ls(account: str | None, operator: str) -> None:
     if not signing:
         say("No Scoped Signing Keys or Roles defined")
         return
-    table = Table("Signing Keys", "Role", "KeyPair", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
+    table = Table("Signing Keys", "Role", "Key", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
     for public, scope in signing.items():
         if scope is None:
             table.add("", public, "", "", "", "")

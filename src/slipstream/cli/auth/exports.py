@@ -109,7 +109,7 @@ def _show(found: AccountEntry, entry: Fields) -> None:
     columns = Columns(f"Export info for {entry.get('name', '')} exporting {entry['subject']}")
     columns.section("Configuration")
     columns.row("Name", entry.get("name", ""))
-    columns.row("AccountEntry", found.name)
+    columns.row("Account", found.name)
     columns.row("Description", entry.get("description"), when=entry.get("description"))
     columns.row("Kind", str(entry["type"]).title())
     columns.row("Info", entry.get("info_url"), when=entry.get("info_url"))
