@@ -107,7 +107,7 @@ impl RawNode {
     #[pyo3(signature = (
         id, reader, *, hard_state, conf_state, first_index, last_index, terms, applied, election_tick, heartbeat_tick,
         max_size_per_msg, max_inflight_msgs, max_uncommitted_size, max_committed_size_per_ready, window_bytes,
-        check_quorum = true, pre_vote = true, priority = 0
+        check_quorum = true, pre_vote = true, skip_bcast_commit = false, priority = 0
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -128,6 +128,7 @@ impl RawNode {
         window_bytes: usize,
         check_quorum: bool,
         pre_vote: bool,
+        skip_bcast_commit: bool,
         priority: i64,
     ) -> PyResult<Self> {
         let sound = first_index > 0
@@ -162,6 +163,7 @@ impl RawNode {
             max_committed_size_per_ready,
             check_quorum,
             pre_vote,
+            skip_bcast_commit,
             priority,
             ..Default::default()
         };

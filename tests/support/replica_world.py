@@ -170,6 +170,7 @@ class Cluster:
         self.now += 1
         for node in self.awake():
             node.ports.jobs_held = self.rng.random() < self.lazy
+            node.ports.alone = (self.now + node.id) % 2 == 0  # commits are waited for, or threads have them
             node.ports.advance(TICK_NS)
             node.groups.tick()
             if self.now % 10 == 0:

@@ -75,6 +75,7 @@ class RawNode:
         window_bytes: int,
         check_quorum: bool = True,
         pre_vote: bool = True,
+        skip_bcast_commit: bool = False,
         priority: int = 0,
     ) -> None: ...
     def tick(self) -> bool: ...

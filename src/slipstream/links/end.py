@@ -86,6 +86,7 @@ class LinkEnd:
         self.keepalive = Keepalive(self.outbox, hub.now_ns)
         self.remote_name = ""  # of the other server, as it told
         self.compression = ""  # as both ends agreed; empty before
+        self.of_clients = True  # what comes is what clients of the other server sent, or want
         self.edge: object = None  # the transport side; only the edge looks at it
         self._words = words
         self._log = log
@@ -102,8 +103,9 @@ class LinkEnd:
         """The peer has said who it is, or was told who this is; somebody decides now."""
         self.state = State.AUTHENTICATING
 
-    def begin(self) -> None:
+    def begin(self, *, of_clients: bool = True) -> None:
         """The handshake is over: take messages and interest from now on."""
+        self.of_clients = of_clients
         self.state = State.READY
         self.parser.ready = True
 

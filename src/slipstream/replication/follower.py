@@ -91,9 +91,13 @@ class FollowerWork:
         if self._stopped is not None or self._commits or self._keeps:
             return
         self._more = False
-        job = self._store.begin_commit(sync=True)
-        if job is not None:
-            self._commits = True
+        job = self._store.begin_commit(sync=True, inline=self._ports.alone)  # nobody else has to wait for it
+        if job is None:
+            return
+        self._commits = True
+        if job.ended:
+            self._finish(job)
+        else:
             self._ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))
 
     def _finish(self, job: Job) -> None:

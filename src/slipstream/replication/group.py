@@ -223,6 +223,7 @@ class Group:
                 max_uncommitted_size=settings.uncommitted_bytes,
                 max_committed_size_per_ready=settings.apply_bytes,
                 window_bytes=settings.window_bytes,
+                skip_bcast_commit=not settings.tells_commits,
             )
         except RaftError as error:
             raise StorageFault(f"log and votes contradict each other: {error}") from error

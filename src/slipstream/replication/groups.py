@@ -165,6 +165,11 @@ class Groups:
             self._call_soon(self._flush)
         self._out.setdefault(to, []).append((group_id, bytes((kind,)) + message))
 
+    def flush(self) -> None:
+        """Hand over now what was to be sent at the end of the turn."""
+        if self._out:
+            self._flush()
+
     def _send_kind(self, group_id: int, to: int, kind: int, body: bytes) -> None:
         self.send(group_id, to, body, kind=kind)
 

@@ -45,7 +45,7 @@ from slipstream.replication.repair import REPAIR, RepairLeader, SilentReplica, n
 from slipstream.replication.replica_files import ReplicaFiles, with_members
 from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
-from slipstream.replication.settings import DEFAULTS, GroupSettings
+from slipstream.replication.settings import STREAM_DEFAULTS, GroupSettings
 
 __all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
 
@@ -79,7 +79,7 @@ class StreamReplica:
         files: ReplicaFiles,
         groups: Groups,
         ports: Ports,
-        settings: GroupSettings = DEFAULTS,
+        settings: GroupSettings = STREAM_DEFAULTS,
         *,
         on_change: Callable[[StreamReplica], None] | None = None,
         leads_first: bool = False,
@@ -112,7 +112,8 @@ class StreamReplica:
         """Why it does not take part."""
         self._store: FileStore | None = None
         self._work: FollowerWork | None = None
-        self._commit_runs = False  # one of the leader's is proposed and not on disk
+        self._proposes = False  # a commit of the leader's is being proposed
+        self._commit_runs = False  # ... is proposed and not on disk
         self._when_synced: Callable[[], None] | None = None
         self._known_leader = 0
         self._reads: list[Callable[[bool], None]] = []  # of this turn
@@ -429,7 +430,8 @@ class StreamReplica:
     def sync_log(self) -> None:
         """See `GroupPorts`."""
         if self.stream is not None:
-            self.stream.committer.wake()
+            if not (self._proposes or self._commit_runs) or self._log_waits:  # else that commit will do
+                self.stream.committer.wake()
         elif self._work is not None:
             self._work.wake()
 
@@ -569,15 +571,22 @@ class StreamReplica:
 
     # --- what the leader's committer says (`Replication`) -----------------------------------------------------------
 
-    def begun(self, job: Job) -> bool:
+    def begun(self, job: Job, *, awaited: bool) -> bool:
         """See `Replication`."""
         assert isinstance(job, CommitJob) and self.group is not None
         frames = self._log.proposals(job)
-        if frames and not self.group.propose(frames):
+        self._proposes = True
+        leads = not frames or self.group.propose(frames)
+        self._proposes = False
+        if not leads:
             return False
         self._commit_runs = True
         if self._changes and self._store is not None and not self._store.atomic_open:
             self._propose_changes()
+        if awaited:
+            self._groups.flush()
+            self._ports.flush()  # the disks of others work meanwhile
+            job.run_inline()
         return True
 
     def synced(self, fault: StorageFault | None) -> None:
@@ -609,7 +618,7 @@ class StreamReplica:
         """Have the leader propose another membership: see `Group.change`. It may have to wait for a commit to begin."""
         if self.stream is not None and self._store is not None:
             self._changes.append((changes, move))
-            if self._store.log.pending_bytes or self._store.atomic_open:  # Raft's own entry would end the unit
+            if self._log_waits or self._store.atomic_open:  # Raft's own entry would end the unit
                 self.stream.committer.wake()
             else:
                 self._propose_changes()
@@ -628,9 +637,15 @@ class StreamReplica:
         """Whether a membership that was proposed here is not applied yet, or may not be."""
         return bool(self._changes) or self.group is None or self.group.applied < self._changed_at
 
+    @property
+    def _log_waits(self) -> bool:
+        """Whether something was appended that no commit has taken yet."""
+        return self._store is not None and self._store.log.pending_bytes > 0
+
     def _persisted(self) -> None:
         if self.group is not None:
             self.group.persisted()
+            self._groups.flush()
 
 
 def _lost(store: FileStore) -> str:

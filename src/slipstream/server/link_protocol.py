@@ -225,9 +225,9 @@ class LinkProtocol(asyncio.BufferedProtocol):
         finally:
             turns.reading = False
             if turns.ends or turns.unsent:
-                turns.end_read(end.cid, nbytes)
+                turns.end_read(end.cid if end.of_clients else 0, nbytes)
         if parser.msgs != before:
-            turns.reads += 1
+            turns.reads += end.of_clients
             end.last_activity_ns = end.last_read_ns
         took_ns = time.time_ns() - end.last_read_ns
         was_long = self._pace.was_long(nbytes, turns.queue.written - written, took_ns)

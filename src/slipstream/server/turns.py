@@ -96,7 +96,7 @@ class Turns:
         self.ends.append(work)
 
     def end_read(self, cid: int, nbytes: int) -> None:
-        """A read made work for the end of the turn, or wrote something that has to be sent.
+        """A read made work for the end of the turn, or wrote something that has to be sent; `cid` 0: of replicas.
 
         The turn ends here if this client was the last to make work and waits for answers: mostly it is the only one.
         Work of several clients is done together (ADR 34). What was written leaves with the answers that the work gives,
@@ -107,7 +107,8 @@ class Turns:
             if unsent:
                 self.call_soon(self.flush)
             return
-        alone, self._last_reader = cid == self._last_reader, cid
+        alone = cid in (self._last_reader, 0)
+        self._last_reader = cid or self._last_reader
         if alone and nbytes <= LONE_READ_BYTES_MAX:
             self._run_ends()
         else:

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
+from slipstream.replication.groups import Batch
 from support.replica_world import Cluster
 
 
@@ -28,6 +29,32 @@ def test_what_is_acknowledged_is_on_a_majority(nodes: int) -> None:
     have = [node for node in cluster.up() if node.replica._log.last_index >= leader.replica._log.last_index]
     assert len(have) > nodes // 2
     assert cluster.agree() == [(1, b"s.a", b"one"), (2, b"s.a", b"two")]
+
+
+def test_a_lone_publish_is_one_message_to_each_follower_and_one_back() -> None:
+    cluster = Cluster()
+    leader = cluster.leader
+    cluster.stored(b"one")
+    cluster.steps(2)
+    for node in cluster.up():
+        node.ports.alone = True
+    sent: list[tuple[int, int]] = []
+    send = cluster.send
+
+    def watched(sender: int, to: int, batch: Batch) -> bool:
+        sent.extend((sender, to) for _ in batch)
+        return send(sender, to, batch)
+
+    cluster.send = watched  # type: ignore[method-assign]
+    reply = cluster.publish(leader, b"two")
+    cluster.settle()
+    assert leader.answer(reply) == {"stream": "S", "seq": 2}
+    others = [node.id for node in cluster.up() if node is not leader]
+    assert sorted(sent) == sorted([(leader.id, id_) for id_ in others] + [(id_, leader.id) for id_ in others])
+    followers = [node for node in cluster.up() if node is not leader]
+    assert [len(node.shown()) for node in followers] == [1, 1]
+    cluster.steps(3)  # a heartbeat tells them
+    assert [len(node.shown()) for node in followers] == [2, 2]
 
 
 def test_nobody_is_answered_and_nothing_is_read_before_a_majority_has_it() -> None:

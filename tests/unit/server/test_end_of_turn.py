@@ -57,6 +57,15 @@ class World:
         self.turns.end_read(cid, 6)
 
 
+def test_what_replicas_say_ends_the_turn_and_leaves_a_client_alone() -> None:
+    world = World()
+    world.read(1, "first")
+    world.loop.turn()
+    world.read(0, "replica")
+    world.read(1, "second")
+    assert world.done == ["first", "replica", "second"]  # without another round of the loop
+
+
 @pytest.fixture
 def world() -> World:
     return World()

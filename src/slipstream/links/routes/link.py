@@ -112,7 +112,7 @@ class RouteLink:
         self.parser.max_payload = largest
         self.parser.named_accounts = self.parser.arrivals.fast = False
         self.parser.arrivals.admit(b"", nobody, None)
-        self.end.begin()
+        self.end.begin(of_clients=False)
 
     def _closed(self, reason: CloseReason) -> None:
         members, self.members = self.members, {}

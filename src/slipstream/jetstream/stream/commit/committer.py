@@ -41,8 +41,11 @@ __all__ = ["Committer", "Replication"]
 class Replication(Protocol):
     """Who replicates the commits of a stream. It says when they are committed: `Committer.committed`."""
 
-    def begun(self, job: Job) -> bool:
-        """A commit begins, nothing of it is written yet. False: this server leads no more, and it must not be."""
+    def begun(self, job: Job, *, awaited: bool) -> bool:
+        """A commit begins, nothing of it is written yet. False: this server leads no more, and it must not be.
+
+        If it is `awaited`, and nothing else is, it may be carried out before this returns (ADR 33).
+        """
         ...
 
     def synced(self, fault: StorageFault | None) -> None:
@@ -204,8 +207,9 @@ class Committer:
         sync = sync or (self._sync_always and (not unit_open or point.is_told))
         # The loop may wait a moment for the device for somebody who waits, if there is nobody else.
         alone = ports.alone
+        awaited = alone and point.is_awaited
         if (replication := self._replication) is None:
-            job = self._store.begin_commit(sync=sync, inline=not sync or (alone and point.is_awaited))
+            job = self._store.begin_commit(sync=sync, inline=not sync or awaited)
         else:
             job = self._store.begin_commit(sync=True)  # others learn of it before it is written here
         point.begin(unit_open=unit_open)
@@ -214,7 +218,7 @@ class Committer:
             point.unchanged()
             return
         self.idle = False
-        if replication is not None and not replication.begun(job):
+        if replication is not None and not replication.begun(job, awaited=awaited):
             return
         if job.ended:
             self._finish(job, flushes=alone)
