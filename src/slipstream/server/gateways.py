@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -98,6 +98,10 @@ class Gateways:
             if not remote.urls():
                 self.log("ERR", f"No URL of gateway {texts.quoted_text(remote.name)} has a host and a port")
             self._dial(remote, _FIRST_DIAL_NS, again=False)
+
+    def accounts_changed(self, _names: Iterable[str]) -> None:
+        """Accounts of operator mode came or changed."""
+        self.supercluster.watch_accounts()
 
     def reload(self, tls: GatewayTls) -> None:
         """Other certificates hold from now on, and other accounts may be there."""

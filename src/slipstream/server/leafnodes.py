@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,6 +110,10 @@ class LeafnodeServer:
         for remote in self._remotes:
             if remote.wanted:
                 self._dial(remote, first=True)
+
+    def accounts_changed(self, names: Iterable[str]) -> None:
+        """Accounts of operator mode came or changed."""
+        self.nodes.accounts_changed(names)
 
     # --- what leaf nodes ask -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,10 @@ class Routes:
         self.mesh.telling.watch_accounts()
         for url in self._server.options.cluster.routes:
             self._dial_all(url)
+
+    def accounts_changed(self, _names: Iterable[str]) -> None:
+        """Accounts of operator mode came or changed."""
+        self.mesh.telling.watch_accounts()
 
     def _take_own_urls(self) -> None:
         server, own = self._server, self.mesh.introduction

@@ -36,7 +36,7 @@ class ClientPort:
         return f"nats://{host_port(host, self._server.hub.port)}"
 
     async def open(self) -> int:
-        """See `ServerPort.open`."""
+        """See `ListenerRow.open`."""
         server, options = self._server, self._server.options
         listening = server.bind("port", options.host, options.port)
         hub = server.hub
@@ -60,7 +60,7 @@ class ClientPort:
         return ClientProtocol(self._server) if self._gate is None else self._gate.new_protocol()
 
     def prepare(self, options: Options) -> Callable[[Options], None]:
-        """See `ServerPort.prepare`."""
+        """See `ListenerRow.prepare`."""
         gate = self._gate_for(options)
 
         def change(_before: Options) -> None:
@@ -69,6 +69,6 @@ class ClientPort:
         return change
 
     def close(self) -> None:
-        """See `ServerPort.close`."""
+        """See `ClientRow.close`."""
         if self._acceptor is not None:
             self._acceptor.close()

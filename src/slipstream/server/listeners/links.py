@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from slipstream.config.options import Options
-    from slipstream.links.gateways.inbound import InboundGateway
-    from slipstream.links.gateways.outbound import OutboundGateway
-    from slipstream.links.leafs.link import LeafLink
-    from slipstream.links.routes.link import RouteLink
     from slipstream.server.gateways import Gateways
     from slipstream.server.leafnodes import LeafnodeServer
-    from slipstream.server.link_sockets import LinkSockets
     from slipstream.server.routes import Routes
     from slipstream.server.server import Server
 
@@ -24,19 +19,13 @@ class GatewayPort:
     """To other clusters."""
 
     name = "gateway"
-    url = ""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.opened: Gateways | None = None
 
-    @property
-    def sockets(self) -> LinkSockets[InboundGateway | OutboundGateway] | None:
-        """See `LinkPort.sockets`."""
-        return None if self.opened is None else self.opened.sockets
-
     async def open(self) -> int:
-        """See `ServerPort.open`."""
+        """See `ListenerRow.open`."""
         if not self._server.options.gateway.port:
             return 0
         from slipstream.server.gateways import Gateways
@@ -45,13 +34,8 @@ class GatewayPort:
         self.opened.listen()
         return self.opened.port
 
-    def start(self) -> None:
-        """See `LinkPort.start`."""
-        if self.opened is not None:
-            self.opened.start()
-
     def prepare(self, options: Options) -> Callable[[Options], None] | None:
-        """See `ServerPort.prepare`."""
+        """See `ListenerRow.prepare`."""
         opened = self.opened
         if opened is None:
             return None
@@ -60,34 +44,18 @@ class GatewayPort:
         tls = GatewayTls(options.gateway)
         return lambda _before: opened.reload(tls)
 
-    def accounts_changed(self, _names: Iterable[str]) -> None:
-        """See `LinkPort.accounts_changed`."""
-        if self.opened is not None:
-            self.opened.supercluster.watch_accounts()
-
-    def close(self) -> None:
-        """See `ServerPort.close`."""
-        if self.opened is not None:
-            self.opened.sockets.close_listener()
-
 
 class RoutePort:
     """To other servers of the cluster."""
 
     name = "cluster"
-    url = ""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.opened: Routes | None = None
 
-    @property
-    def sockets(self) -> LinkSockets[RouteLink] | None:
-        """See `LinkPort.sockets`."""
-        return None if self.opened is None else self.opened.sockets
-
     async def open(self) -> int:
-        """See `ServerPort.open`."""
+        """See `ListenerRow.open`."""
         server = self._server
         if not server.options.cluster.port:
             return 0
@@ -103,13 +71,8 @@ class RoutePort:
             server.supercluster.join(opened.mesh)
         return opened.port
 
-    def start(self) -> None:
-        """See `LinkPort.start`."""
-        if self.opened is not None:
-            self.opened.start()
-
     def prepare(self, options: Options) -> Callable[[Options], None] | None:
-        """See `ServerPort.prepare`."""
+        """See `ListenerRow.prepare`."""
         opened = self.opened
         if opened is None:
             return None
@@ -118,34 +81,18 @@ class RoutePort:
         tls = PeerTls.of(options.cluster.tls)
         return lambda before: opened.reload(before.cluster, tls)
 
-    def accounts_changed(self, _names: Iterable[str]) -> None:
-        """See `LinkPort.accounts_changed`."""
-        if self.opened is not None:
-            self.opened.mesh.telling.watch_accounts()
-
-    def close(self) -> None:
-        """See `ServerPort.close`."""
-        if self.opened is not None:
-            self.opened.sockets.close_listener()
-
 
 class LeafnodePort:
     """From leaf nodes, and to those whose leaf node this server is: with remotes alone it listens nowhere."""
 
     name = "leafnodes"
-    url = ""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.opened: LeafnodeServer | None = None
 
-    @property
-    def sockets(self) -> LinkSockets[LeafLink] | None:
-        """See `LinkPort.sockets`."""
-        return None if self.opened is None else self.opened.sockets
-
     async def open(self) -> int:
-        """See `ServerPort.open`."""
+        """See `ListenerRow.open`."""
         options = self._server.options.leafnodes
         if not (options.port or options.remotes):
             return 0
@@ -162,13 +109,8 @@ class LeafnodePort:
             self._server.monitoring.watch_leafs(self.opened.nodes)
         return self.opened
 
-    def start(self) -> None:
-        """See `LinkPort.start`."""
-        if self.opened is not None:
-            self.opened.start()
-
     def prepare(self, options: Options) -> Callable[[Options], None] | None:
-        """See `ServerPort.prepare`; the first remote may come with a reload."""
+        """See `ListenerRow.prepare`; the first remote may come with a reload."""
         opened = self.opened
         if opened is None and not options.leafnodes.remotes:
             return None
@@ -178,13 +120,3 @@ class LeafnodePort:
         if opened is None:
             return lambda _before: self._make().start()
         return lambda before: opened.reload(before.leafnodes, tls)
-
-    def accounts_changed(self, names: Iterable[str]) -> None:
-        """See `LinkPort.accounts_changed`."""
-        if self.opened is not None:
-            self.opened.nodes.accounts_changed(names)
-
-    def close(self) -> None:
-        """See `ServerPort.close`."""
-        if self.opened is not None:
-            self.opened.sockets.close_listener()

@@ -34,7 +34,7 @@ class MonitoringPort:
         return "" if self.opened is None else self.opened.url
 
     async def open(self) -> int:
-        """See `ServerPort.open`."""
+        """See `ListenerRow.open`."""
         server, options = self._server, self._server.options
         if not (options.http_port or options.https_port or options.system_account_name):
             return 0
@@ -61,7 +61,7 @@ class MonitoringPort:
         opened.serve_claims(operators, resolver if isinstance(resolver, DirectoryResolver) else None)
 
     def prepare(self, options: Options) -> Callable[[Options], None] | None:
-        """See `ServerPort.prepare`; what it shows follows by itself."""
+        """See `ListenerRow.prepare`; what it shows follows by itself."""
         return None
 
     def close(self) -> None:

@@ -25,20 +25,15 @@ if TYPE_CHECKING:
     from slipstream.server.link_sockets import LinkSockets
     from slipstream.server.server import Server
 
-__all__ = ["LinkPort", "Listeners", "ServerPort"]
+__all__ = ["ClientRow", "LinkRow", "ListenerRow", "Listeners", "OpenLinks"]
 
 
-class ServerPort(Protocol):
+class ListenerRow(Protocol):
     """A row of the table."""
 
     @property
     def name(self) -> str:
         """As the configuration has it."""
-        ...
-
-    @property
-    def url(self) -> str:
-        """Where it is reached, for the file of ports; empty: nobody is told."""
         ...
 
     async def open(self) -> int:
@@ -58,17 +53,26 @@ class ServerPort(Protocol):
         """
         ...
 
+
+class ClientRow(ListenerRow, Protocol):
+    """A row for clients, whatever they speak. Who got in is the hub's."""
+
+    @property
+    def url(self) -> str:
+        """Where it is reached, for the file of ports; empty: nowhere."""
+        ...
+
     def close(self) -> None:
         """Let nobody new in. Once more does no harm."""
         ...
 
 
-class LinkPort(ServerPort, Protocol):
-    """A row for connections to other servers, which are dialled too."""
+class OpenLinks(Protocol):
+    """Connections to other servers of one kind."""
 
     @property
-    def sockets(self) -> LinkSockets[Any] | None:
-        """Of the connections; None: there is no such listener."""
+    def sockets(self) -> LinkSockets[Any]:
+        """Of them, and of their listener."""
         ...
 
     def start(self) -> None:
@@ -77,6 +81,15 @@ class LinkPort(ServerPort, Protocol):
 
     def accounts_changed(self, names: Iterable[str]) -> None:
         """Accounts of operator mode came or changed."""
+        ...
+
+
+class LinkRow(ListenerRow, Protocol):
+    """A row for other servers."""
+
+    @property
+    def opened(self) -> OpenLinks | None:
+        """What it opened."""
         ...
 
 
@@ -92,9 +105,10 @@ class Listeners:
         self.websocket = WebsocketPort(server)
         self.http_api = HttpApiPort(server)
         self.clients = ClientPort(server)
-        self._links: tuple[LinkPort, ...] = (self.gateways, self.routes, self.leafnodes)
-        self._all: tuple[ServerPort, ...] = (
-            self.monitoring, *self._links, self.websocket, self.http_api, self.clients
+        self._link_rows: tuple[LinkRow, ...] = (self.gateways, self.routes, self.leafnodes)
+        self._client_rows: tuple[ClientRow, ...] = (self.clients, self.monitoring, self.websocket, self.http_api)
+        self._rows: tuple[ListenerRow, ...] = (
+            self.monitoring, *self._link_rows, self.websocket, self.http_api, self.clients
         )  # fmt: skip
 
     async def open(self) -> None:
@@ -104,12 +118,12 @@ class Listeners:
             StartError: a port cannot be had.
             ConfigError: a file that the options name cannot be used.
         """
-        for row in self._all:
+        for row in self._rows:
             port = await row.open()
             if port and self.monitoring.opened is not None:
                 self.monitoring.opened.facts.ports[row.name] = port
-        for link in self._links:
-            link.start()
+        for links in self._links():
+            links.start()
 
     def prepare(self, options: Options) -> Callable[[Options], None]:
         """Read what other options need; gives what then changes, called with the options of before.
@@ -117,7 +131,7 @@ class Listeners:
         Raises:
             ConfigError: a file that the options name cannot be used; nothing has changed.
         """
-        changes = [row.prepare(options) for row in self._all]
+        changes = [row.prepare(options) for row in self._rows]
 
         def change(before: Options) -> None:
             for one in changes:
@@ -128,26 +142,28 @@ class Listeners:
 
     def accounts_changed(self, names: Iterable[str]) -> None:
         """Accounts of operator mode came or changed."""
-        for link in self._links:
-            link.accounts_changed(names)
+        for links in self._links():
+            links.accounts_changed(names)
 
     def urls(self) -> dict[str, list[str]]:
         """Where this server is reached, for the file of ports."""
-        return {row.name: [row.url] for row in (self.clients, *self._all[:-1]) if row.url}
+        return {row.name: [row.url] for row in self._client_rows if row.url}
 
     def outboxes(self) -> list[Outbox]:
         """Of all links to other servers."""
-        return [outbox for sockets in self._sockets() for outbox in sockets.outboxes()]
+        return [outbox for links in self._links() for outbox in links.sockets.outboxes()]
 
     def close(self) -> None:
         """Let nobody new in."""
-        for row in reversed(self._all):
+        for row in self._client_rows:
             row.close()
+        for links in self._links():
+            links.sockets.close_listener()
 
     def end_links(self) -> None:
         """End the connections to other servers, and dial no more."""
-        for sockets in self._sockets():
-            sockets.stop()
+        for links in self._links():
+            links.sockets.stop()
 
     async def stop(self) -> None:
         """Close everything, monitoring too, which tells of the end until then."""
@@ -155,5 +171,5 @@ class Listeners:
         self.end_links()
         await self.monitoring.stop()
 
-    def _sockets(self) -> list[LinkSockets[Any]]:
-        return [link.sockets for link in self._links if link.sockets is not None]
+    def _links(self) -> list[OpenLinks]:
+        return [row.opened for row in self._link_rows if row.opened is not None]

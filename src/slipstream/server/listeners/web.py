@@ -29,7 +29,7 @@ class WebsocketPort:
         return "" if self.opened is None else self.opened.url
 
     async def open(self) -> int:
-        """See `ServerPort.open`."""
+        """See `ListenerRow.open`."""
         if not self._server.options.websocket.port:
             return 0
         from slipstream.server.websocket_listener import WebsocketListener
@@ -38,7 +38,7 @@ class WebsocketPort:
         return self.opened.port
 
     def prepare(self, options: Options) -> Callable[[Options], None] | None:
-        """See `ServerPort.prepare`."""
+        """See `ListenerRow.prepare`."""
         opened = self.opened
         if opened is None:
             return None
@@ -46,7 +46,7 @@ class WebsocketPort:
         return lambda _before: opened.use(front)
 
     def close(self) -> None:
-        """See `ServerPort.close`."""
+        """See `ClientRow.close`."""
         if self.opened is not None:
             self.opened.close()
 
@@ -66,7 +66,7 @@ class HttpApiPort:
         return "" if self.opened is None else self.opened.url
 
     async def open(self) -> int:
-        """See `ServerPort.open`."""
+        """See `ListenerRow.open`."""
         if not self._server.options.http_api.port:
             return 0
         from slipstream.server.rest_listener import RestListener
@@ -75,10 +75,10 @@ class HttpApiPort:
         return self.opened.port
 
     def prepare(self, options: Options) -> Callable[[Options], None] | None:
-        """See `ServerPort.prepare`; this block does not change while the server runs."""
+        """See `ListenerRow.prepare`; this block does not change while the server runs."""
         return None
 
     def close(self) -> None:
-        """See `ServerPort.close`."""
+        """See `ClientRow.close`."""
         if self.opened is not None:
             self.opened.close()
