@@ -50,6 +50,7 @@ class HostingNode(Node):
             lambda _: self.world.account,
             lambda _: None,
             lambda _: None,
+            lambda _: None,
             cluster.said,
         )
         self.knows = max(cluster.known.get(self.id, 0) - cluster.rng.randrange(3), 0)

@@ -24,13 +24,22 @@ from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.streams import asked_to_create
 from slipstream.jetstream.config.enums import StorageType
-from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
+from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, ConsumerLimits, StreamConfig, StreamConfigRequest
 from slipstream.jetstream.config.versioning import API_LEVEL
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.replication.coordinator import Coordinator
-from slipstream.replication.descriptions import DESCRIBE, LIST, USAGE, Described, DescribeStream, ListStreams
+from slipstream.replication.descriptions import (
+    BEYOND,
+    DESCRIBE,
+    LIST,
+    USAGE,
+    BeyondLimits,
+    Described,
+    DescribeStream,
+    ListStreams,
+)
 from slipstream.replication.ids import short_id
 from slipstream.replication.meta.checks import AccountRules, changed_config, new_config, tier_of
 from slipstream.replication.meta.entries import Assignment, stream_key
@@ -98,14 +107,48 @@ class ClusterApi:
         asked = bodies.decode(STREAM_CONFIG_REQUEST, request)
         if asked.name != request.names[0]:
             raise TableError(table.STREAM_MISMATCH)
+        self._update(request, asked, None)
+
+    def _update(self, request: ApiRequest, asked: StreamConfigRequest, allowed: ConsumerLimits | None) -> None:
+        """The same; `allowed`: limits that no consumer of the stream exceeds."""
         draft = self._meta().draft
         assert draft is not None
         held = draft.account(self._account.name)
         config = asked.config()
         judge_stream(request, config, held.config_of(config.name))
         config, existing = changed_config(config, held, self._rules(), pedantic=asked.pedantic)
+        limits = config.consumer_limits
+        if limits not in (existing.config.consumer_limits, allowed):
+            self._look_at_consumers(request, existing, limits, lambda: self._update(request, asked, limits))
+            return
         leader = self._node.leader_of(existing)
         self._agree(request, changed_assignment(existing, config, draft, self._node.around, leader), "modify", {})
+
+    def _look_at_consumers(
+        self, request: ApiRequest, existing: Assignment, limits: ConsumerLimits, then: Callable[[], None]
+    ) -> None:
+        """Consumers are known to who leads the stream: ask whether some of them exceed other limits."""
+
+        def answered(_node: int, body: bytes) -> None:
+            end()
+            names = msgspec.msgpack.decode(body, type=list[str])
+            if names:
+                text = f"change to limits violates consumers: {', '.join(names)}"
+                request.fail(TableError(table.STREAM_UPDATE, err=text))
+            else:
+                request.attempt(then)
+
+        def late() -> None:
+            end()
+            request.fail(TableError(table.CLUSTER_NOT_AVAIL))
+
+        question = BeyondLimits(existing.account, existing.name, limits.inactive_threshold_ns, limits.max_ack_pending)
+        cancel_timer = self._account.ports.call_later(_GATHERED_WITHIN_NS, late)
+        cancel_question = self._node.calls.ask(existing.hosts, BEYOND, msgspec.msgpack.encode(question), answered)
+
+        def end() -> None:
+            cancel_timer()
+            cancel_question()
 
     def remove_peer(self, request: ApiRequest) -> None:
         """Have another server keep a stream in the place of one."""

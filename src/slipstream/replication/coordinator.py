@@ -19,17 +19,19 @@ import msgspec
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.dispatch import Gate
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk
+from slipstream.replication.announcements import Announcements
+from slipstream.replication.cluster_blocks import ClusterBlocks
 from slipstream.replication.descriptions import Descriptions
-from slipstream.replication.group import GroupFacts
 from slipstream.replication.groups import Groups
 from slipstream.replication.hosting import Hosting
-from slipstream.replication.ids import NO_NODE, group_name, short_id
-from slipstream.replication.meta.entries import Assignment, Node
+from slipstream.replication.ids import NO_NODE
+from slipstream.replication.meta.entries import Assignment, Node, stream_key
 from slipstream.replication.meta.founding import Charter
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.moves import Left, Settled, noted
@@ -40,7 +42,6 @@ from slipstream.replication.peer_calls import Answer, PeerCalls
 from slipstream.replication.restores import Restores
 from slipstream.replication.servers import REMOVED, ClusterServers
 from slipstream.replication.stepdown import next_leader
-from slipstream.replication.stream_replica import StreamReplica
 
 __all__ = ["CALLS_GROUP", "ClusterPlace", "Coordinator"]
 
@@ -85,6 +86,10 @@ class ClusterPlace(Protocol):
         """Other servers that were heard of and can be reached, by their numbers."""
         ...
 
+    def heard_ns(self, node: int) -> int:
+        """When something came from another server last; 0: never."""
+        ...
+
 
 class Coordinator:
     """Of one server. Implements `MetaListener`, `ClusterView` and `ClusterFacts`."""
@@ -99,6 +104,7 @@ class Coordinator:
         options: Callable[[], FileStoreOptions],
         unique_tag: str = "",
         on_removed: Callable[[], None] = lambda: None,
+        system: Advisories | None = None,
     ) -> None:
         """No stream is known before the meta group tells.
 
@@ -111,12 +117,12 @@ class Coordinator:
             options: how a replica is stored.
             unique_tag: prefix of tags that servers of one stream must differ in.
             on_removed: is told when this server was taken out of the cluster.
+            system: advisories of the system account, if there is one.
         """
         self._on_removed = on_removed
         self._place = place
         self._ports = ports
         self._account = account
-        self._told: dict[int, int] = {}  # groups → the term of the leader that was announced
         self._unique_tag = unique_tag
         self._ticks = 0
         groups = place.groups
@@ -130,6 +136,7 @@ class Coordinator:
             account,
             self._stream_changed,
             self._stream_released,
+            self._stream_leaderless,
             self._say,
         )
         """The streams that are kept here."""
@@ -146,6 +153,10 @@ class Coordinator:
         """Backups that come in."""
         self.servers = ClusterServers(place, self.calls, self.name_of)
         """Those of the cluster."""
+        self.blocks = ClusterBlocks(self, place, ports)
+        """What is said about streams and groups."""
+        self.announcements = Announcements(self, self.blocks, account, system)
+        """What those hear who listen for changes."""
         groups.add(CALLS_GROUP, self, self._hear)
 
     def close(self) -> None:
@@ -220,6 +231,7 @@ class Coordinator:
         """See `MetaListener`."""
         self._ports.log("INF", "Self is new JetStream cluster metadata leader")
         self.servers.tick()
+        self.announcements.meta_elected()
 
     def steps_down(self) -> None:
         """See `MetaListener`."""
@@ -319,6 +331,14 @@ class Coordinator:
         target = next_leader(body, self, meta.votes.voters, meta.lags())
         return lambda: meta.transfer(target)
 
+    def purge(self, account: str) -> None:
+        """On the leader of the meta group: have all streams of an account removed."""
+        meta = self.meta
+        assert meta is not None and meta.draft is not None
+        keys = [stream_key(account, name) for name in meta.draft.account(account).streams]
+        if keys:
+            meta.propose(keys, lambda _: None)
+
     def hand_over(self) -> bool:
         """This server is about to leave: let others lead what it leads. Where nobody can, it goes on.
 
@@ -340,56 +360,17 @@ class Coordinator:
         """Whether somebody would miss a leader if this server ended now."""
         return bool(self.hosting.leading()) or self.is_meta_leader
 
-    def meta_block(self) -> dict[str, object] | None:
-        """The meta group as `/jsz` shows it; None before there is one."""
-        meta = self.meta
-        if meta is None:
-            return None
-        voters, leader, lags = meta.votes.voters, meta.leader, meta.lags()
-        out: dict[str, object] = {"name": self.node.cluster}
-        if leader != NO_NODE:
-            out["leader"], out["peer"] = self.name_of(leader), short_id(leader)
-        out["replicas"] = [self._peer(peer, lags) for peer in voters if peer != self.node.id]
-        out["cluster_size"] = len(voters)
-        out["quorum_needed"] = len(voters) // 2 + 1
-        return out
+    def block(self, account: str, stream: str) -> dict[str, object]:
+        """See `jetstream.account.server.ClusterFacts`."""
+        return self.blocks.block(account, stream)
 
-    def raft_groups(self, account: str, group: str) -> dict[str, dict[str, object]]:
-        """The groups of an account's streams that this server takes part in, or one of them, by account."""
-        found: dict[str, dict[str, object]] = {}
-        for assignment, member in self.hosting.groups():
-            name = group_name(assignment.group, len(assignment.peers), assignment.config.storage)
-            if assignment.account == account and group in ("", name):
-                found.setdefault(account, {})[name] = self._shown(member.facts())
-        return found
+    def alternates(self, account: str, stream: str) -> list[dict[str, object]]:
+        """See `jetstream.account.server.ClusterFacts`."""
+        return self.blocks.alternates(account, stream)
 
-    def meta_facts(self) -> dict[str, object] | None:
-        """The meta group as `/raftz` shows it."""
-        return None if self.meta is None else self._shown(self.meta.facts())
-
-    def _shown(self, facts: GroupFacts) -> dict[str, object]:
-        size = len(facts.voters)
-        out: dict[str, object] = {
-            "id": short_id(self.node.id),
-            "state": facts.state,
-            "size": size,
-            "quorum_needed": size // 2 + 1,
-            "committed": facts.applied,
-            "applied": facts.applied,
-        }
-        if facts.leader != NO_NODE:
-            out["leader"] = short_id(facts.leader)
-        out["ever_had_leader"] = facts.leader != NO_NODE or facts.last_index > 0
-        out["term"] = facts.term
-        if facts.vote != NO_NODE:
-            out["voted_for"] = short_id(facts.vote)
-        out["pindex"] = facts.last_index
-        out["system_account"] = True
-        entries = max(facts.last_index - facts.first_index + 1, 0)
-        out["wal"] = {"messages": entries, "first_seq": facts.first_index, "last_seq": facts.last_index}
-        others = (peer for peer in facts.voters if peer != self.node.id)
-        out["peers"] = {short_id(peer): {"name": self.name_of(peer), "known": peer in self.online} for peer in others}
-        return out
+    def consumer_elected(self, account: str, stream: str, consumer: str) -> None:
+        """See `jetstream.account.server.ClusterFacts`."""
+        self.announcements.consumer_elected(account, stream, consumer)
 
     def gate(self, account: str) -> Gate:
         """Which calls of an account's API are this server's."""
@@ -401,45 +382,13 @@ class Coordinator:
             if verdict is Responsibility.HANDLE:
                 return TableError(table.CLUSTER_UN_SUPPORT_FEATURE) if call.startswith(_REFUSED) else True
             if verdict is Responsibility.NOT_FOUND:
+                # As a cluster of nats-server has it, where lists of consumers are not asked of the stream.
+                if call.startswith("CONSUMER.LIST."):
+                    return True
                 return TableError(table.STREAM_NOT_FOUND)
             return TableError(table.CLUSTER_NOT_AVAIL) if verdict is Responsibility.UNAVAILABLE else False
 
         return judge
-
-    def block(self, account: str, stream: str) -> dict[str, object]:
-        """The `cluster` member of what is said about a stream. See `jetstream.account.server.ClusterFacts`."""
-        assignment = self.state.find(account, stream)
-        out: dict[str, object] = {"name": self.node.cluster}
-        if assignment is None:
-            return out
-        replica = self.hosting.replica(account, stream)
-        group = replica.group if replica is not None else None
-        if not assignment.is_replicated:
-            out["leader"] = self.name_of(assignment.peers[0])
-            return out
-        out["raft_group"] = group_name(assignment.group, len(assignment.peers), assignment.config.storage)
-        leader = group.leader if group is not None else NO_NODE
-        if leader != NO_NODE:
-            out["leader"] = self.name_of(leader)
-        lags = group.lags() if group is not None else {}
-        joins = set(assignment.peers) - set(group.votes.voters) if group is not None and assignment.is_moving else ()
-        out["replicas"] = [
-            {**self._peer(peer, lags), "current": False} if peer in joins else self._peer(peer, lags)
-            for peer in assignment.hosts
-            if peer != leader
-        ]
-        return out
-
-    def _peer(self, peer: int, lags: Mapping[int, int]) -> dict[str, object]:
-        online, lag = peer in self.online, lags.get(peer, 0)
-        out: dict[str, object] = {"name": self.name_of(peer), "current": online and not lag}
-        if not online:
-            out["offline"] = True
-        out["active"] = 0
-        if lag:
-            out["lag"] = lag
-        out["peer"] = short_id(peer)
-        return out
 
     def _stream_changed(self, assignment: Assignment) -> None:
         """A stream is led by another server, or by this one."""
@@ -447,17 +396,10 @@ class Coordinator:
         self.restores.look()
         replica = self.hosting.replica(assignment.account, assignment.name)
         if replica is not None and replica.stream is not None:
-            self._elected(assignment, replica)
+            self.announcements.elected(assignment, replica)
+
+    def _stream_leaderless(self, assignment: Assignment) -> None:
+        self.announcements.leaderless(assignment)
 
     def _stream_released(self, assignment: Assignment) -> None:
         self.restores.released(assignment)
-
-    def _elected(self, assignment: Assignment, replica: StreamReplica) -> None:
-        host, group = self._account(assignment.account), replica.group
-        if host is None or group is None or self._told.get(assignment.group) == group.term:
-            return
-        self._told[assignment.group] = group.term
-        others = [self._peer(peer, group.lags()) for peer in assignment.hosts if peer != self.node.id]
-        own = {"name": self.node.name, "current": True, "active": 0, "peer": short_id(self.node.id)}
-        fields = {"stream": assignment.name, "leader": self.node.name, "replicas": [own, *others]}
-        host.advisories.publish(f"STREAM.LEADER_ELECTED.{assignment.name}", "stream_leader_elected", fields)

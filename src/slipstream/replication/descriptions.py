@@ -1,6 +1,7 @@
 """What servers of a cluster tell each other about streams that they lead.
 
 describe   one stream, when it is as was agreed on: held until this server leads it, or for good
+beyond     consumers of a stream led here that another limit would not allow
 list       those of some streams that are led here, at once
 usage      what an account has on this server
 """
@@ -16,6 +17,7 @@ from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api.info import stream_fields
 from slipstream.jetstream.api.received import all_committed, all_received
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.structs import ConsumerLimits
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.peer_calls import Answer
@@ -24,10 +26,21 @@ if TYPE_CHECKING:
     from slipstream.replication.hosting import Hosting
     from slipstream.replication.meta.group import MetaGroup
 
-__all__ = ["DESCRIBE", "LIST", "USAGE", "DescribeStream", "Described", "Descriptions", "ListStreams"]
+__all__ = [
+    "BEYOND",
+    "DESCRIBE",
+    "LIST",
+    "USAGE",
+    "BeyondLimits",
+    "DescribeStream",
+    "Described",
+    "Descriptions",
+    "ListStreams",
+]
 
 DESCRIBE: Final = "describe"
 LIST: Final = "list"
+BEYOND: Final = "beyond"
 USAGE: Final = "usage"
 _HELD_MAX: Final = 4096
 _HELD_TICKS: Final = 100  # who asks waits no longer
@@ -57,6 +70,15 @@ class ListStreams(msgspec.Struct, array_like=True):
     names: list[str]
 
 
+class BeyondLimits(msgspec.Struct, array_like=True):
+    """A stream, and limits of its consumers that it has not yet."""
+
+    account: str
+    stream: str
+    inactive_threshold_ns: int
+    max_ack_pending: int
+
+
 class Descriptions:
     """Answers such questions."""
 
@@ -84,6 +106,8 @@ class Descriptions:
             elif method == LIST:
                 asked = msgspec.msgpack.decode(body, type=ListStreams)
                 self._list(asked.account, asked.names, answer)
+            elif method == BEYOND:
+                self._beyond(msgspec.msgpack.decode(body, type=BeyondLimits), answer)
             elif method == USAGE:
                 self._usage(msgspec.msgpack.decode(body, type=str), answer)
         except (msgspec.DecodeError, UnicodeError):
@@ -145,6 +169,14 @@ class Descriptions:
 
         all_received(found, describe)
 
+    def _beyond(self, asked: BeyondLimits, answer: Answer) -> None:
+        stream = self._hosting.led(asked.account, asked.stream)
+        if stream is not None:
+            limits = ConsumerLimits(
+                inactive_threshold_ns=asked.inactive_threshold_ns, max_ack_pending=asked.max_ack_pending
+            )
+            answer(msgspec.msgpack.encode(stream.interest.beyond(limits)))
+
     def _usage(self, account: str, answer: Answer) -> None:
         host = self._account(account)
         if host is None:
@@ -154,8 +186,8 @@ class Descriptions:
         def respond() -> None:
             used = {
                 "memory": host.budgets[StorageType.MEMORY].used_bytes,
-                "storage": host.budgets[StorageType.FILE].used_bytes,
-                "consumers": sum(stream.interest.reader_count for stream in host.streams.values()),
+                "storage": host.budgets[StorageType.FILE].used_bytes + self._hosting.follower_bytes(account),
+                "consumers": sum(stream.interest.consumer_count for stream in host.streams.values()),
             }
             answer(msgspec.msgpack.encode(used))
 

@@ -54,6 +54,7 @@ class _Kept:
         "host",
         "is_begun",
         "leader",
+        "leader_since_ns",
         "leaderless_ticks",
         "left_by",
         "replica",
@@ -69,6 +70,7 @@ class _Kept:
         self.error: str | None = None
         self.leaderless_ticks = 0
         self.leader = NO_NODE  # the last that was known
+        self.leader_since_ns = 0
         self.direct: DirectReplica | None = None  # answers direct gets while it follows
 
 
@@ -86,6 +88,7 @@ class Hosting:
         account: Callable[[str], JetStreamAccount | None],
         changed: Callable[[Assignment], None],
         released: Callable[[Assignment], None],
+        leaderless: Callable[[Assignment], None],
         say: Callable[[Settled | Left], None],
     ) -> None:
         """None yet.
@@ -100,6 +103,7 @@ class Hosting:
             account: an account by its name, if it may use JetStream here.
             changed: is told of a stream that is led by another server now, or by this one.
             released: is told of one that was held back here for a backup, and is led by another server now.
+            leaderless: is told of one that nobody has led for a while.
             say: tells the meta group's leader, perhaps in vain.
         """
         self._node = node
@@ -111,6 +115,7 @@ class Hosting:
         self._account = account
         self._changed = changed
         self._released = released
+        self._leaderless = leaderless
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._ticks = 0
         self._moving: set[tuple[str, str]] = set()  # of those: whose servers change
@@ -137,6 +142,17 @@ class Hosting:
         """What answers direct gets of a stream here, while another server leads it."""
         kept = self._kept.get((account, name))
         return kept.direct if kept is not None else None
+
+    def leader_since_ns(self, assignment: Assignment) -> int:
+        """Since when the present leader of a stream is known to lead it; 0: nobody is."""
+        kept = self._kept.get((assignment.account, assignment.name))
+        return kept.leader_since_ns if kept is not None else 0
+
+    def follower_bytes(self, account: str) -> int:
+        """What copies of an account's streams take that other servers lead."""
+        replicas = (kept.replica for (host, _), kept in self._kept.items() if host == account)
+        stores = (one.readable for one in replicas if one is not None and one.stream is None)
+        return sum(store.size_bytes for store in stores if store is not None)
 
     def keeps(self, assignment: Assignment) -> bool:
         """Whether a copy of a stream is here."""
@@ -214,7 +230,10 @@ class Hosting:
                 kept.replica.look()
             group = kept.replica.group if kept.replica is not None else None
             has_leader = kept.replica is None or (group is not None and group.leader != NO_NODE)
-            kept.leaderless_ticks = 0 if has_leader else kept.leaderless_ticks + _LOOK_TICKS
+            before = kept.leaderless_ticks
+            kept.leaderless_ticks = 0 if has_leader else before + _LOOK_TICKS
+            if before < _LEADERLESS_TICKS <= kept.leaderless_ticks:
+                self._leaderless(kept.assignment)
 
     def assigned(self, old: Assignment | None, new: Assignment | None) -> None:
         """The meta group has agreed on something else."""
@@ -384,7 +403,7 @@ class Hosting:
         host = self._account(kept.assignment.account)
         if group is None or host is None or group.leader in (NO_NODE, kept.leader):
             return
-        kept.leader = group.leader
+        kept.leader, kept.leader_since_ns = group.leader, self._ports.now_ns()
         for hook in host.on_moved if kept.leader != self._node else ():
             hook(kept.assignment.name)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from slipstream.replication.groups import TICK_NS, Groups
+from slipstream.replication.groups import TICK_NS, Batch, Groups
 from slipstream.replication.ids import META_GROUP, link_number
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.founding import Charter, Founding, Promise
@@ -86,6 +86,7 @@ class ClusterNode:
         self._transport: ReplicaTransport | None = None
         self._founding: Founding | None = None
         self._ticks = 0
+        self._heard_ns: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._listener = listener(self)
@@ -102,7 +103,7 @@ class ClusterNode:
             return
         self._founding = Founding(self.node, self._size(), self._promise, _FoundingEdge(self))
         self.groups.add(_FOUNDING, _NoRaft(), self._on_founding)
-        self._transport = ReplicaTransport(mesh.replicas, self.groups.received, self._reached, self._lost)
+        self._transport = ReplicaTransport(mesh.replicas, self._received, self._reached, self._lost)
         self._founding.start()
 
     def stop(self) -> None:
@@ -112,6 +113,14 @@ class ClusterNode:
             self._timer.cancel()
         if self.meta is not None:
             self.meta.close()
+
+    def heard_ns(self, node: int) -> int:
+        """When something came from another server last; 0: never."""
+        return self._heard_ns.get(node, 0)
+
+    def _received(self, sender: int, batch: Batch) -> None:
+        self._heard_ns[sender] = self._ports.now_ns()
+        self.groups.received(sender, batch)
 
     @property
     def reachable(self) -> dict[int, Node]:

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from slipstream.jetstream.advisories import Advisories
 from slipstream.replication.cluster_api import ClusterApi
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.ids import node_id
@@ -41,7 +42,7 @@ class JetStreamCluster:
     Args:
         server: this one.
         facts: of its JetStream.
-        ports: threads, dice, time and log.
+        ports: threads, dice, time and log, in the system account if there is one.
         disk: where files are.
         directory: of JetStream.
         options: of a replica's store.
@@ -74,12 +75,13 @@ class JetStreamCluster:
             incarnation=promise.incarnation,
         )
         unique_tag = server.options.jetstream.unique_tag
+        system = Advisories(ports, facts) if server.hub.system_account is not None else None
 
         made: list[Coordinator] = []
 
         def coordinate(own: ClusterNode) -> Coordinator:
             replicas = f"{place}/replicas"
-            made.append(Coordinator(own, ports, account, disk, replicas, options, unique_tag, on_removed))
+            made.append(Coordinator(own, ports, account, disk, replicas, options, unique_tag, on_removed, system))
             return made[0]
 
         self.node = ClusterNode(node, promise, promises, ports, server.turns, disk, place, options, coordinate)

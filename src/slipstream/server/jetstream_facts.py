@@ -132,7 +132,7 @@ class RunningJetStream:
     def meta_cluster(self) -> Mapping[str, object] | None:
         """See `JetStreamFacts.meta_cluster`."""
         cluster = self._runner.cluster
-        meta = None if cluster is None else cluster.coordinator.meta_block()
+        meta = None if cluster is None else cluster.coordinator.blocks.meta_block()
         if meta is None:
             return None
         calls, looks = self._waiting()
@@ -145,8 +145,8 @@ class RunningJetStream:
             return None
         system = self._runner.system_name
         if account not in ("", system):
-            return cluster.coordinator.raft_groups(account, group)
-        meta = cluster.coordinator.meta_facts()
+            return cluster.coordinator.blocks.raft_groups(account, group)
+        meta = cluster.coordinator.blocks.meta_facts()
         return {} if meta is None or group not in ("", "_meta_") else {system: {"_meta_": meta}}
 
     def queues(self) -> Mapping[str, int]:

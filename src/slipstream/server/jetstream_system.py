@@ -103,7 +103,10 @@ class SystemApi:
             self._remove_server(cluster, asked)
             return
         if call != _STEPDOWN:
-            self._refuse(asked, "account_purge_response", TableError(table.CLUSTER_UN_SUPPORT_FEATURE))
+            name = call.removeprefix(_PURGE)
+            self._ports.log("INF", f"Purge request for account {name} of the cluster")
+            cluster.purge(name)
+            self._send(asked, "account_purge_response", {"initiated": True})
             return
         try:
             hand_over = cluster.step_down(asked.body)

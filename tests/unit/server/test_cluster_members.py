@@ -43,7 +43,7 @@ async def test_servers_come_later_come_back_empty_and_are_removed(tmp_path: Path
         everybody = ids(*servers.members)
         await until(lambda: all(voters(one) == everybody for one in servers.members), "it is a member")
         await until(lambda: all(late.cluster.node.id in one.coordinator.state.nodes for one in servers.members))
-        block = first.coordinator.meta_block()
+        block = first.coordinator.blocks.meta_block()
         assert block is not None and (block["cluster_size"], block["quorum_needed"]) == (4, 3)
         assert {one["name"] for one in block["replicas"]} == {"n1", "n2", "n3"}  # type: ignore[attr-defined]
 

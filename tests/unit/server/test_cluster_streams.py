@@ -60,8 +60,6 @@ async def test_streams_are_made_on_any_server_and_seen_on_all(servers: Trio) -> 
         assert (await call(clients[0], "STREAM.NAMES"))["streams"] == ["R10", "R11", "R12"]
         kept = [member.coordinator.hosting.replica("$G", "R30") for member in servers.members]
         assert kept == [None, None, None]
-        await create(clients[0], "PACKED", compression="s2")
-        assert any("copies, which are not compressed yet" in line for line in servers.members[0].lines)
     finally:
         for client in clients:
             await client.close()
@@ -282,7 +280,7 @@ async def test_the_meta_group_is_shown_and_steps_down(tmp_path: Path) -> None:
             other = next(member for member in servers.members if member is not first)
             assert (await call(client, "META.LEADER.STEPDOWN", placement={"preferred": other.name}))["success"]
             await until(lambda: other.is_leader, "the other leads")
-            assert (await call(client, "ACCOUNT.PURGE.A"))["error"]["err_code"] == 10036
+            assert (await call(client, "ACCOUNT.PURGE.NOBODY"))["initiated"]
         finally:
             await client.close()
 

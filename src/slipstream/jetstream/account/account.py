@@ -361,6 +361,16 @@ class JetStreamAccount:
         cluster = self.server.cluster
         return None if cluster is None else cluster.block(self.name, stream)
 
+    def alternates(self, stream: str) -> Sequence[Mapping[str, object]]:
+        """What can be read in the place of a stream, and itself; none without mirrors, or alone."""
+        cluster = self.server.cluster
+        return () if cluster is None else cluster.alternates(self.name, stream)
+
+    def consumer_made(self, stream: Stream, consumer: str) -> None:
+        """A consumer is new: those hear of its leader who listen for that."""
+        if self.server.cluster is not None and stream.is_replicated:
+            self.server.cluster.consumer_elected(self.name, stream.name, consumer)
+
     def snapshot(self, *, streams: bool = True) -> AccountFacts:
         """What /jsz and /healthz show; each stream only if that is asked for, because there may be very many."""
         return AccountFacts(

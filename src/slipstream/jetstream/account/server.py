@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from slipstream.jetstream.account.resources import ServerBudget
@@ -14,10 +14,18 @@ __all__ = ["ClusterFacts", "JetStreamServer"]
 
 
 class ClusterFacts(Protocol):
-    """What answers say about the cluster of this server."""
+    """What is said about the cluster of this server."""
 
     def block(self, account: str, stream: str) -> Mapping[str, object]:
         """The `cluster` member of what is said about a stream."""
+        ...
+
+    def alternates(self, account: str, stream: str) -> Sequence[Mapping[str, object]]:
+        """The member `alternates`: what can be read in the place of a stream, and itself; none without mirrors."""
+        ...
+
+    def consumer_elected(self, account: str, stream: str, consumer: str) -> None:
+        """A consumer was made of a stream that this server leads."""
         ...
 
 

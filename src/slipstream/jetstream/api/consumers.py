@@ -201,6 +201,7 @@ class ConsumerApi:
                 return
             request.respond(initial)
             if not existed:
+                self._account.consumer_made(consumers.stream, outcome.name)
                 outcome.events.created()
             if outcome.is_paused():
                 outcome.events.paused(outcome.config.pause_until_ns)
@@ -244,11 +245,14 @@ class ConsumerApi:
         page = names[offset : offset + API_NAMES_MAX]
         return {"total": len(names), "offset": offset, "limit": API_NAMES_MAX, "consumers": page}
 
-    def list(self, request: ApiRequest) -> None:
-        """A page of consumers."""
+    def list(self, request: ApiRequest) -> Fields | None:
+        """A page of consumers; in a cluster an empty one of a stream that is not there."""
         asked = bodies.decode_optional(_PAGED, request)
+        if self._account.server.cluster is not None and request.names[0] not in self._account.streams:
+            return {"total": 0, "offset": 0, "limit": API_LIST_MAX, "consumers": []}
         consumers = self._consumers(request.names[0])
         consumers.stream.after_received(lambda: self._list(request, asked.offset, consumers), gone=request.fail)
+        return None
 
     def _list(self, request: ApiRequest, offset: int, consumers: Consumers) -> None:
         names = _listed(consumers)
@@ -350,5 +354,4 @@ class ConsumerApi:
 
 
 def _listed(consumers: Consumers) -> list[str]:
-    visible = [name for name, consumer in consumers.consumers.items() if not consumer.config.direct]
-    return sorted([*visible, *consumers.offline])
+    return sorted([*consumers.visible, *consumers.offline])

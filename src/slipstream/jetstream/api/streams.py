@@ -183,6 +183,9 @@ class StreamApi:
             deleted=asked.deleted_details,
             subjects=subjects,
         )
+        alternates = account.alternates(stream.name)
+        if alternates:
+            fields["alternates"] = alternates
         if is_template(stream.config):
             made = made_by(stream.name, account.streams.values())
             fields["template"] = {"streams": made, "limit": rule_of(stream.config).limit}

@@ -82,6 +82,11 @@ class Consumers:
         return self._visible_count
 
     @property
+    def visible(self) -> list[str]:
+        """Names of those that are shown."""
+        return [name for name, consumer in self.consumers.items() if not consumer.config.direct]
+
+    @property
     def reader_count(self) -> int:
         """See `ConsumerInterest.reader_count`."""
         return len(self.consumers)

@@ -96,8 +96,6 @@ def changed_config(
     config = updated(old, config, clustered=True)
     _refuse_unsupported(config)
     held.holdings.check_overlap(config)
-    if config.consumer_limits != old.consumer_limits:  # consumers are not known here
-        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
     moved = config.placement is not None and config.placement != old.placement
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
     if moved and scaled:

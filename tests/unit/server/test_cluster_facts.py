@@ -1,0 +1,101 @@
+"""What a cluster of three says about itself: advisories about leaders, `cluster` members, alternates, usage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+pytest.importorskip("slipstream_raft")
+
+from support.cluster_calls import call, create, published
+from support.cluster_servers import trio
+from support.clusters import until
+
+ACCOUNTS = """
+accounts { $SYS { users: [{ user: sys, password: sys }] }, A { jetstream: enabled, users: [{ user: a, password: a }] } }
+no_auth_user: a
+"""
+
+
+async def heard(client: Client) -> dict[str, list[dict[str, Any]]]:
+    """Advisories that come from now on, by their subjects."""
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    async def note(message: Msg) -> None:
+        found.setdefault(message.subject.removeprefix("$JS.EVENT.ADVISORY."), []).append(json.loads(message.data))
+
+    for subject in ("STREAM.*.*", "CONSUMER.*.*.*", "DOMAIN.*"):
+        await client.subscribe(f"$JS.EVENT.ADVISORY.{subject}", cb=note)
+    await client.flush()
+    await asyncio.sleep(0.3)  # until the other servers know
+    return found
+
+
+async def test_who_listens_hears_of_leaders(tmp_path: Path) -> None:
+    async with trio(tmp_path, ACCOUNTS) as servers:
+        client = await nats.connect(servers.named("n2").url)
+        system = await nats.connect(servers.named("n2").url, user="sys", password="sys")
+        own, all_ = await heard(client), await heard(system)
+        made = await create(client, "S")
+        await call(
+            client, "CONSUMER.CREATE.S.c", stream_name="S", config={"durable_name": "c", "ack_policy": "explicit"}
+        )
+        await until(lambda: "CONSUMER.LEADER_ELECTED.S.c" in all_ and "CONSUMER.CREATED.S.c" in own, "both are heard")
+        (elected,) = own["STREAM.LEADER_ELECTED.S"]
+        assert elected["type"] == "io.nats.jetstream.advisory.v1.stream_leader_elected"
+        assert (elected["stream"], elected["leader"]) == ("S", made["cluster"]["leader"])
+        assert {one["name"] for one in elected["replicas"]} == {"n0", "n1", "n2"} and "account" not in elected
+        assert all_["STREAM.LEADER_ELECTED.S"][0]["account"] == "A"
+        (consumer,) = own["CONSUMER.LEADER_ELECTED.S.c"]
+        assert (consumer["stream"], consumer["consumer"], consumer["leader"]) == ("S", "c", elected["leader"])
+        block = (await call(client, "STREAM.INFO.S"))["cluster"]
+        assert block["leader_since"].startswith("20")
+        assert all(0 < one["active"] < 5_000_000_000 for one in block["replicas"])
+        # Another leader, of the stream and of the meta group.
+        await call(client, "STREAM.LEADER.STEPDOWN.S")
+        await until(lambda: len(own["CONSUMER.LEADER_ELECTED.S.c"]) > 1, "another one leads")
+        assert own["STREAM.LEADER_ELECTED.S"][-1]["leader"] != elected["leader"]
+        leader = (await servers.leader()).name
+        answer = await system.request("$JS.API.META.LEADER.STEPDOWN", b"", timeout=5)
+        assert json.loads(answer.data)["success"]
+        await until(lambda: "DOMAIN.LEADER_ELECTED" in all_, "another one leads")
+        assert (await servers.leader()).name != leader
+        (domain,) = all_["DOMAIN.LEADER_ELECTED"]
+        assert domain["cluster"] == "C" and len(domain["replicas"]) == 3 and len(domain["leader"]) == 8
+        # Limits of consumers are looked at by who has them.
+        body = {"name": "S", "subjects": ["S.>"], "num_replicas": 3}
+        refused = await call(client, "STREAM.UPDATE.S", **body, consumer_limits={"max_ack_pending": 5})
+        assert refused["error"]["description"] == "change to limits violates consumers: c"
+        allowed = await call(client, "STREAM.UPDATE.S", **body, consumer_limits={"max_ack_pending": 5000})
+        assert allowed["config"]["consumer_limits"] == {"max_ack_pending": 5000}
+        # What can be read in the place of a stream, what all copies take, and lists of what is not there.
+        await call(client, "STREAM.CREATE.M", name="M", mirror={"name": "S"})
+        alternates = (await call(client, "STREAM.INFO.S"))["alternates"]
+        assert alternates == [{"name": "S", "cluster": "C"}, {"name": "M", "cluster": "C"}]
+        assert "alternates" not in await call(client, "STREAM.INFO.M")
+        await published(client, "S.x", bytes(1000))
+        await until(
+            lambda: sum(member.coordinator.hosting.follower_bytes("A") for member in servers.members) > 2000, "copied"
+        )
+        info = await call(client, "INFO")
+        assert info["storage"] >= 3000 and info["consumers"] == 1
+        listed = await call(client, "CONSUMER.LIST.NO")
+        assert "error" not in listed and (listed["total"], listed["limit"], listed["consumers"]) == (0, 256, [])
+        purged = json.loads((await system.request("$JS.API.ACCOUNT.PURGE.A", b"", timeout=5)).data)
+        assert purged["initiated"]
+        await until(lambda: not servers.members[0].coordinator.state.account("A").streams, "nothing is left")
+        # Two of three are gone.
+        await create(client, "LOST")
+        for name in ("n0", "n1"):
+            await servers.named(name).stop()
+        await until(lambda: "STREAM.QUORUM_LOST.LOST" in own and "STREAM.QUORUM_LOST.LOST" in all_, "it is told")
+        assert [one["name"] for one in own["STREAM.QUORUM_LOST.LOST"][0]["replicas"] if one["current"]] == ["n2"]
+        await client.close()
+        await system.close()
