@@ -263,6 +263,7 @@ class _Gathered:
         self._streams = self._consumers = 0
         self.since_pause = 0  # streams and consumers looked at
         self._left_out = {"stream": 0, "consumer": 0}
+        self._readers: list[tuple[Labels, float]] = []  # lag of those who read in bulk
 
     def add(self, account: str, leader: str, stream: StreamView) -> None:
         """One stream and its consumers; without these if they are too many to be made into text at all."""
@@ -282,6 +283,8 @@ class _Gathered:
         mirror = stream.mirror()
         if mirror is not None:
             self._take("stream_mirror", _UPSTREAM_NUMBERS, mirror, _upstream(labels, "mirror", mirror))
+        for by, lag in sorted(stream.readers().items()):
+            self._readers.append((f"{labels},{rendered({'by': by})}", lag))
         if self._consumers + consumers > MONITOR_METRICS_CONSUMERS_MAX:
             self._left_out["consumer"] += consumers
             return
@@ -309,7 +312,8 @@ class _Gathered:
                 yield 0
         left_out = [({"kind": kind}, count) for kind, count in self._left_out.items()]
         beyond = Metric("metrics_left_out", "gauge", "What has no series of its own, beyond the limits.", left_out)
-        return lines + exposed([beyond], "slipstream_")
+        lag = Metric("bulk_reader_lag_messages", "gauge", "Messages that a bulk reader has not read.", self._readers)
+        return lines + exposed([beyond, lag] if self._readers else [beyond], "slipstream_")
 
     def _take(self, kind: str, numbers: Mapping[str, tuple[str, ...]], shown: Mapping[str, Any], labels: str) -> None:
         for name, path in numbers.items():

@@ -277,6 +277,14 @@ class _StreamFacts:
         upstream = self._stream.upstream
         return [*upstream.shown()] if isinstance(upstream, Sources) else []
 
+    def readers(self) -> Mapping[str, int]:
+        last = self._stream.store.committed_seq
+        found: dict[str, int] = {}
+        for hold in self._stream.holds:
+            # Of several with one name the one that is furthest behind.
+            found[hold.by] = max(found.get(hold.by, 0), last - hold.first_seq + 1)
+        return found
+
     def consumers(self, *, direct: bool) -> list[Mapping[str, object]]:
         interest = self._stream.interest
         if not isinstance(interest, Consumers):

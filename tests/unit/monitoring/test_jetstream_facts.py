@@ -47,6 +47,9 @@ class Stream:
     def mirror(self) -> None:
         return None
 
+    def readers(self) -> dict[str, int]:
+        return {}
+
     def sources(self) -> list[ApiObject]:
         return []
 
