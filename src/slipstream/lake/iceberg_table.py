@@ -6,12 +6,13 @@ off for these tables: a commit in between may be another writer's, and has to be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from slipstream.lake.iceberg_cleaning import ORPHAN_SECONDS, erase_rows, forget_snapshots, sweep_orphans
 from slipstream.spark.lake.base import LakeError, Wish
 from slipstream.spark.lake.files import SCHEMA, filtered
 
@@ -64,6 +65,8 @@ class IcebergCatalogue:
         try:
             from pyiceberg.catalog import load_catalog
             from pyiceberg.exceptions import NamespaceAlreadyExistsError
+
+            from slipstream.lake.recorded_io import RECORDED_IO
         except ImportError as error:
             raise LakeError(f"{error.name} is not installed: pip install 'slipstream-server[lake]'") from error
         chosen = dict(properties)
@@ -74,6 +77,7 @@ class IcebergCatalogue:
             chosen |= {"type": "sql", "uri": f"sqlite:///{Path(location).resolve()}/catalog.db"}
         if "warehouse" not in chosen:
             chosen["warehouse"] = location if "://" in location else f"file://{Path(location).resolve()}"
+        chosen.setdefault("py-io-impl", RECORDED_IO)
         self._namespace = namespace
         self._partition = partition
         self._columns = list(columns) if columns is not None else []
@@ -167,12 +171,15 @@ class IcebergStreamTable:
         import pyarrow as pa
         from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
+        from slipstream.lake.recorded_io import discarding
+
         found = list(batches)
         if self._position() != after:
             return None
         rows = pa.Table.from_batches(found, found[0].schema if found else self._empty())
         try:
-            self._table.append(rows, snapshot_properties=self._summary(upto))
+            with discarding(self._table):
+                self._table.append(rows, snapshot_properties=self._summary(upto))
         except CommitFailedException:
             return None
         except CommitStateUnknownException:
@@ -181,6 +188,8 @@ class IcebergStreamTable:
 
     def compact(self, file_bytes: int, files: int) -> int:
         from pyiceberg.exceptions import CommitFailedException
+
+        from slipstream.lake.recorded_io import discarding
 
         self._table.refresh()
         few = _small_neighbours(self._data_files(), file_bytes)
@@ -191,7 +200,7 @@ class IcebergStreamTable:
         before = self._table.metadata.current_snapshot_id
         rows = self._table.scan(row_filter=rows_filter, snapshot_id=before).to_arrow().sort_by("seq")
         try:
-            with self._table.transaction() as transaction:
+            with discarding(self._table), self._table.transaction() as transaction:
                 transaction.overwrite(rows, rows_filter, snapshot_properties=self._summary(self._position()))
         except CommitFailedException:
             self._table.refresh()
@@ -205,15 +214,15 @@ class IcebergStreamTable:
         oldest_ms = int(moment.timestamp() * 1000)
         current = table.metadata.current_snapshot_id
         old = [one for one in table.snapshots() if one.timestamp_ms < oldest_ms and one.snapshot_id != current]
-        if not old:
-            return 0
-        before = self._files_of(table.snapshots())
-        table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
-        table.refresh()
-        unneeded = before - self._files_of(table.snapshots())
-        for path in unneeded:
-            table.io.delete(path)
-        return len(unneeded)
+        return forget_snapshots(table, old) + sweep_orphans(table, max(keep_seconds, ORPHAN_SECONDS))
+
+    def erase(self, subjects: Sequence[str]) -> int:
+        """Take messages of these subjects out of all files, snapshots and manifests; how many there were.
+
+        Raises:
+            LakeError: the table is changed all the time by somebody else.
+        """
+        return erase_rows(self._table, subjects, lambda: self._summary(self._position()))
 
     def read(self, wish: Wish, version: int | None) -> Iterator[pa.RecordBatch]:
         table = self._table
@@ -268,18 +277,6 @@ class IcebergStreamTable:
             metrics = row["readable_metrics"]["seq"]
             found.append((metrics["lower_bound"], metrics["upper_bound"], row["file_size_in_bytes"]))
         return sorted(found)
-
-    def _files_of(self, snapshots: list[Any]) -> set[str]:
-        """Everything that snapshots need: lists, manifests, data."""
-        io = self._table.io
-        found: set[str] = set()
-        for snapshot in snapshots:
-            found.add(snapshot.manifest_list)
-            for manifest in snapshot.manifests(io):
-                if manifest.manifest_path not in found:
-                    found.add(manifest.manifest_path)
-                    found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
-        return found
 
 
 def _small_neighbours(files: list[tuple[int, int, int]], file_bytes: int) -> list[tuple[int, int, int]]:

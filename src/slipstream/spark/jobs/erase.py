@@ -68,7 +68,7 @@ class _Rewritten:
 
 
 def erase(
-    spark: SparkSession,
+    spark: SparkSession | None,
     subjects: Sequence[str],
     *,
     stream: str | None = None,
@@ -81,7 +81,7 @@ def erase(
     """Erase all messages whose subject matches.
 
     Args:
-        spark: the session.
+        spark: the session; None: files are written by this process, one after the other.
         subjects: filters, with or without wildcards; at least one.
         stream: erase there; the stream must allow deletions.
         location: erase in this archive.
@@ -153,7 +153,7 @@ def _sequences(piece: ReadRange) -> list[int]:
     return [sequence for batch in read_batches(piece, ("seq",)) for sequence in batch.column("seq").to_pylist()]
 
 
-def _erase_in_archive(spark: SparkSession, work: Work, wish: Wish, say: Say) -> dict[str, _Rewritten]:
+def _erase_in_archive(spark: SparkSession | None, work: Work, wish: Wish, say: Say) -> dict[str, _Rewritten]:
     """Write the files that hold such messages anew; returns what became of each, by its path."""
     lake, seen = work.lake, dict[str, _Rewritten]()
     for _ in range(_ATTEMPTS):
@@ -179,7 +179,7 @@ def _erase_in_archive(spark: SparkSession, work: Work, wish: Wish, say: Say) -> 
     raise LakeError(f"{lake.location} is changed all the time by somebody else; try again later")
 
 
-def _rewritten(spark: SparkSession, work: Work, files: Sequence[LakeFile], wish: Wish) -> dict[str, _Rewritten]:
+def _rewritten(spark: SparkSession | None, work: Work, files: Sequence[LakeFile], wish: Wish) -> dict[str, _Rewritten]:
     lake = work.lake
     items = [_RewriteWithout(lake.location, lake.path_of(file), wish, work.job) for file in files]
     results = run_tasks(spark, items, _rewrite_without)

@@ -27,22 +27,24 @@ class JobError(SparkSideError):
     """A job cannot go on; the text says what to do."""
 
 
-def run_tasks(spark: SparkSession, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+def run_tasks(spark: SparkSession | None, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
     """Do every piece of work, in parallel.
 
     Args:
-        spark: where.
+        spark: where; None: here, one after the other.
         items: picklable, one task each.
         work: a function of a module; what it returns must be small.
 
     Raises:
         JobError: a task failed for good; the text is the worker's.
     """
+    if spark is None:
+        return [work(item) for item in items]
+    if not items:
+        return []
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PythonException
 
-    if not items:
-        return []
     try:
         return spark.sparkContext.parallelize(items, len(items)).map(_settled(work)).collect()
     except (Py4JJavaError, PythonException) as error:

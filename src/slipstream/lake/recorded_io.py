@@ -1,0 +1,50 @@
+"""Files of Iceberg tables through Arrow, as pyiceberg has them, with a list of what was written.
+
+pyiceberg leaves the files of a commit that is refused where they are. They are in no snapshot, so nothing would remove
+what is in them: not an expiry, not an erasure. Who writes knows them by this list and removes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+__all__ = ["RECORDED_IO", "RecordedFileIO", "discarding"]
+
+RECORDED_IO: Final = "slipstream.lake.recorded_io.RecordedFileIO"
+"""How catalogues find it (`py-io-impl`)."""
+
+
+class RecordedFileIO(PyArrowFileIO):
+    """Remembers the files that were written."""
+
+    def __init__(self, properties: dict[str, str] | None = None) -> None:
+        """As pyiceberg makes it."""
+        super().__init__(properties or {})
+        self.written: list[str] = []
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """A file to write."""
+        self.written.append(location)
+        return super().new_output(location)
+
+
+@contextmanager
+def discarding(table: Any) -> Iterator[None]:
+    """Change a table; if the change is refused, remove what was written for it."""
+    io = table.io
+    if not isinstance(io, RecordedFileIO):  # somebody has chosen another library for this table
+        yield
+        return
+    io.written.clear()
+    try:
+        yield
+    except CommitFailedException:
+        for path in io.written:
+            with suppress(OSError):
+                io.delete(path)
+        raise
