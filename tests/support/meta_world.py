@@ -14,6 +14,7 @@ from slipstream.replication.meta.entries import Assignment, Node
 from slipstream.replication.meta.founding import Charter
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.log import open_log
+from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.peer_calls import PeerCalls
 from slipstream.replication.servers import ClusterServers
 from slipstream.testing.sim_disk import SimDisk
@@ -63,7 +64,9 @@ class MetaServer:
         self.meta = MetaGroup(self.id, opened, self, self.groups, self)
         self.groups.add(META_GROUP, self.meta)
         self.meta.start()
-        self.servers = ClusterServers(self, self.calls, self.world.name_of)
+        self.servers = ClusterServers(
+            self, self.calls, self.world.name_of, lambda: Surroundings({self.id, *self.reachable})
+        )
 
     # --- as a place of its cluster ---
 

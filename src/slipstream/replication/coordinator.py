@@ -151,7 +151,7 @@ class Coordinator:
         """Questions to other servers."""
         self.restores = Restores(account, self.hosting, lambda: place.meta, self._tell_all)
         """Backups that come in."""
-        self.servers = ClusterServers(place, self.calls, self.name_of)
+        self.servers = ClusterServers(place, self.calls, self.name_of, lambda: self.around)
         """Those of the cluster."""
         self.blocks = ClusterBlocks(self, place, ports)
         """What is said about streams and groups."""

@@ -39,8 +39,7 @@ __all__ = ["Hosting"]
 
 _LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
 _SCRUB_TICKS = 100  # between two segments of followers that are read back, as `account.scrub` does it for streams
-_LOOK_TICKS = 10  # between two looks at whether a replica is whole
-_LOOK_TICKS = 10  # how often it is looked for
+_LOOK_TICKS = 10  # how often it is looked at whether a stream has a leader, and whether its replica is whole
 
 
 class _Kept:
@@ -222,11 +221,10 @@ class Hosting:
         self._ticks += 1
         if self._ticks % _LOOK_TICKS:
             return
-        self._ticks += 1
         if self._ticks % _SCRUB_TICKS == 0:
             self._scrub()
         for kept in self._kept.values():
-            if kept.replica is not None and (self._ticks + kept.assignment.group) % _LOOK_TICKS == 0:
+            if kept.replica is not None:
                 kept.replica.look()
             group = kept.replica.group if kept.replica is not None else None
             has_leader = kept.replica is None or (group is not None and group.leader != NO_NODE)

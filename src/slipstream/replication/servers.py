@@ -2,13 +2,15 @@
 
     tick ──on the meta group's leader──► servers that changed are told to all, the next change of membership is proposed
     remove ──► agreed on that it is removed ──► out of the meta group ──► answered
+    removed, or another incarnation has its place ──► its streams are assigned to others
 
-What this is not: which streams a server keeps (`hosting`), and who decides that (`meta.placement`).
+What this is not: which streams a server keeps (`hosting`), and how they get there (`member_moves`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,10 +24,12 @@ from slipstream.jetstream.gojson.bind import STRING, Field, GoStruct
 from slipstream.replication.ids import short_id
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.membership import next_change
+from slipstream.replication.meta.moves import without_removed
 
 if TYPE_CHECKING:
     from slipstream.replication.coordinator import ClusterPlace
     from slipstream.replication.meta.group import MetaGroup
+    from slipstream.replication.meta.placement import Surroundings
     from slipstream.replication.peer_calls import PeerCalls
 
 __all__ = ["REMOVED", "ClusterServers"]
@@ -33,6 +37,7 @@ __all__ = ["REMOVED", "ClusterServers"]
 REMOVED: Final = "removed"
 """What a server is told that was removed, and does not know."""
 _CHANGE_TICKS: Final = 3
+_ASSIGNED_AT_ONCE: Final = 200
 Answered = Callable[[ApiError | None], None]
 
 
@@ -49,8 +54,15 @@ _REMOVE_SERVER: Final = GoStruct(
 class ClusterServers:
     """As this server has them; it acts while it leads the meta group."""
 
-    def __init__(self, place: ClusterPlace, calls: PeerCalls, name_of: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        place: ClusterPlace,
+        calls: PeerCalls,
+        name_of: Callable[[int], str],
+        around: Callable[[], Surroundings],
+    ) -> None:
         """None is known yet."""
+        self._around = around
         self._place = place
         self._calls = calls
         self._name_of = name_of
@@ -67,8 +79,10 @@ class ClusterServers:
         if self._removing is not None and self._removing[0] not in meta.votes.voters:
             self._answer(None)
         self._ticks += 1
-        if self._ticks % _CHANGE_TICKS == 0 and not meta.is_changing:
-            self._change(meta)
+        if self._ticks % _CHANGE_TICKS == 0:
+            if not meta.is_changing:
+                self._change(meta)
+            self._assign_anew(meta)
 
     def remove(self, body: bytes, answered: Answered) -> None:
         """Take a server out of the cluster, by its name or its number; `answered` is told when it is.
@@ -122,6 +136,17 @@ class ClusterServers:
         for node in list(draft.nodes.values()):
             if not node.removed and node.id not in voters and node.id != current.get(node.name, node.id):
                 meta.propose([msgspec.structs.replace(node, removed=True)], lambda _: None)
+
+    def _assign_anew(self, meta: MetaGroup) -> None:
+        """Streams of removed servers get others, many in one step."""
+        draft = meta.draft
+        assert draft is not None
+        if not any(node.removed and draft.load_of(node.id).streams for node in draft.nodes.values()):
+            return
+        found = (without_removed(one, draft, self._around()) for one in draft.assignments())
+        changed = list(islice((one for one in found if one is not None), _ASSIGNED_AT_ONCE))
+        if changed:
+            meta.propose(changed, lambda _: None)
 
     def _change(self, meta: MetaGroup) -> None:
         assert meta.draft is not None

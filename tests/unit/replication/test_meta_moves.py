@@ -7,8 +7,16 @@ import pytest
 
 from slipstream.errors import ApiError
 from slipstream.jetstream.config.structs import Placement
-from slipstream.replication.meta.entries import Assignment, decode, encode
-from slipstream.replication.meta.moves import Left, Settled, changed_assignment, noted, wish, without_peer
+from slipstream.replication.meta.entries import Assignment, decode, encode, node_key
+from slipstream.replication.meta.moves import (
+    Left,
+    Settled,
+    changed_assignment,
+    noted,
+    wish,
+    without_peer,
+    without_removed,
+)
 from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.meta.state import MetaState
 from support.meta import assignment, config, node
@@ -80,3 +88,28 @@ def test_all_of_it_is_kept_and_older_entries_are_read() -> None:
     subject, payload = encode(assignment("S", peers=[A, B, C]))
     before = msgspec.msgpack.encode(msgspec.msgpack.decode(payload)[:7])
     assert decode(subject, before) == assignment("S", peers=[A, B, C])
+
+
+def test_removed_servers_are_replaced_by_who_has_their_name_or_by_others() -> None:
+    agreed = MetaState()
+    nodes = {name: node(name) for name in "abcd"}
+    for one in nodes.values():
+        agreed.put(one)
+    around = Surroundings({one.id for one in nodes.values()})
+    ids = {name: one.id for name, one in nodes.items()}
+    three = assignment("S", peers=[ids["a"], ids["b"], ids["c"]])
+    assert without_removed(three, agreed, around) is None
+    agreed.put(msgspec.structs.replace(nodes["c"], removed=True))
+    moved = without_removed(three, agreed, around)
+    assert moved is not None and moved.peers == [ids["a"], ids["b"], ids["d"]] and moved.moving_from == three.peers
+    again = msgspec.structs.replace(nodes["c"], id=77, incarnation=b"2")
+    agreed.put(again)
+    back = without_removed(three, agreed, around)
+    assert back is not None and back.peers == [ids["a"], ids["b"], 77] and back.is_moving
+    alone = assignment("T", peers=[ids["c"]])
+    kept = without_removed(alone, agreed, around)
+    assert kept is not None and kept.peers == [77] == [kept.preferred] and not kept.is_moving
+    agreed.remove(node_key(77))
+    assert without_removed(alone, agreed, around) is None  # its only copy is on that server's disk
+    agreed.put(msgspec.structs.replace(nodes["d"], removed=True))
+    assert without_removed(three, agreed, around) is None  # nobody is free

@@ -20,7 +20,7 @@ from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.placement import Surroundings, place
 from slipstream.replication.meta.state import MetaState
 
-__all__ = ["Left", "Settled", "changed_assignment", "noted", "wish", "without_peer"]
+__all__ = ["Left", "Settled", "changed_assignment", "noted", "wish", "without_peer", "without_removed"]
 
 
 class Settled(msgspec.Struct, array_like=True, tag=1):
@@ -88,6 +88,30 @@ def without_peer(existing: Assignment, peer: int, state: MetaState, around: Surr
     except TableError:
         raise TableError(table.PEER_REMAP) from None
     return wish(existing, placed.peers)
+
+
+def without_removed(existing: Assignment, state: MetaState, around: Surroundings) -> Assignment | None:
+    """The assignment with others in the place of servers that were removed; None: that is not possible, or needless.
+
+    Whoever comes back under the same name without its files has its place again. A stream with one copy stays with its
+    name: what is there of it is on that server's disk, or nowhere.
+    """
+    gone = [peer for peer in existing.peers if peer in state.nodes and state.nodes[peer].removed]
+    if not gone:
+        return None
+    now = {node.name: node.id for node in state.nodes.values() if not node.removed}
+    again = {peer: now[state.nodes[peer].name] for peer in gone if state.nodes[peer].name in now}
+    peers = [again.get(peer, peer) for peer in existing.peers]
+    if not existing.is_replicated:
+        return replace(existing, peers=peers, preferred=peers[0]) if again else None
+    left = [peer for peer in peers if peer not in gone]
+    if len(set(peers)) < len(peers) or len(left) < len(peers):
+        kept = list(dict.fromkeys(left))
+        try:
+            peers = place(existing.config, existing.cluster, state, around, keep=kept, avoid=gone).peers
+        except TableError:
+            return None  # when there is another server
+    return wish(existing, peers)
 
 
 def _settled(existing: Assignment | None, said: Settled) -> Assignment | None:
