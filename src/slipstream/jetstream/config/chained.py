@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.metadata_switch import MetadataSwitch
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import invalid_config
 
 __all__ = ["CHAIN_KEY", "check_chained", "check_still_chained", "is_chained"]
 
-CHAIN_KEY: Final = "slipstream.chain"
-_DIGEST: Final = "blake2b"
+_CHAIN: Final = MetadataSwitch("slipstream.chain", "blake2b")
+CHAIN_KEY: Final = _CHAIN.key
 
 
 def is_chained(config: StreamConfig) -> bool:
     """Whether a stream has a hash chain."""
-    return config.metadata.get(CHAIN_KEY) == _DIGEST
+    return _CHAIN.is_on(config)
 
 
 def check_chained(config: StreamConfig) -> None:
@@ -25,11 +26,8 @@ def check_chained(config: StreamConfig) -> None:
     Raises:
         TableError: 10052, it is an unknown one, or the stream is not kept in files, or in several places.
     """
-    asked = config.metadata.get(CHAIN_KEY)
-    if asked is None:
+    if not _CHAIN.is_asked(config):
         return
-    if asked != _DIGEST:
-        raise invalid_config(f"{CHAIN_KEY} must be {_DIGEST}")
     if config.storage is not StorageType.FILE:
         raise invalid_config(f"{CHAIN_KEY} needs file storage")
     if config.num_replicas > 1:
@@ -42,5 +40,4 @@ def check_still_chained(old: StreamConfig, new: StreamConfig) -> None:
     Raises:
         TableError: 10052, an update begins or ends it.
     """
-    if is_chained(old) != is_chained(new):
-        raise invalid_config(f"stream configuration update can not change {CHAIN_KEY}")
+    _CHAIN.check_unchanged(old, new)

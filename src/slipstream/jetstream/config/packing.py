@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from slipstream.jetstream.config.enums import Compression, StorageType
+from slipstream.jetstream.config.metadata_switch import MetadataSwitch
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.store.packed.codecs import Codec, is_known
 
 __all__ = ["COMPRESSION_KEY", "check_packing", "codec_of"]
 
-COMPRESSION_KEY: Final = "slipstream.compression"
-_ZSTD: Final = "zstd"
+_ZSTD: Final = MetadataSwitch("slipstream.compression", "zstd")
+COMPRESSION_KEY: Final = _ZSTD.key
 
 
 def codec_of(config: StreamConfig) -> Codec:
     """What closed segments of a stream are packed with."""
-    if config.metadata.get(COMPRESSION_KEY) == _ZSTD:
+    if _ZSTD.is_on(config):
         return Codec.ZSTD
     return Codec.S2 if config.compression is Compression.S2 else Codec.NONE
 
@@ -28,11 +29,8 @@ def check_packing(config: StreamConfig) -> None:
     Raises:
         TableError: 10052, in an unknown way, in memory, or the package for it is missing.
     """
-    asked = config.metadata.get(COMPRESSION_KEY)
-    if asked is None:
+    if not _ZSTD.is_asked(config):
         return
-    if asked != _ZSTD:
-        raise invalid_config(f"{COMPRESSION_KEY} must be {_ZSTD}")
     if config.storage is not StorageType.FILE:
         raise invalid_config(f"{COMPRESSION_KEY} needs file storage")
     if not is_known(Codec.ZSTD):

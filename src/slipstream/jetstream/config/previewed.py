@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from slipstream.jetstream.config.metadata_switch import MetadataSwitch
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import invalid_config
 
 __all__ = ["PREVIEW_KEY", "check_preview", "check_still_preview", "is_preview"]
 
-PREVIEW_KEY: Final = "slipstream.preview"
-_ON: Final = "true"
+_PREVIEW: Final = MetadataSwitch("slipstream.preview", "true")
+PREVIEW_KEY: Final = _PREVIEW.key
 
 
 def is_preview(config: StreamConfig) -> bool:
     """Whether a stream speaks with clients of the preview."""
-    return config.metadata.get(PREVIEW_KEY) == _ON
+    return _PREVIEW.is_on(config)
 
 
 def check_preview(config: StreamConfig) -> None:
@@ -24,8 +24,7 @@ def check_preview(config: StreamConfig) -> None:
     Raises:
         TableError: 10052.
     """
-    if config.metadata.get(PREVIEW_KEY, _ON) != _ON:
-        raise invalid_config(f"{PREVIEW_KEY} must be {_ON}")
+    _PREVIEW.is_asked(config)
 
 
 def check_still_preview(old: StreamConfig, new: StreamConfig) -> None:
@@ -34,5 +33,4 @@ def check_still_preview(old: StreamConfig, new: StreamConfig) -> None:
     Raises:
         TableError: 10052, an update begins or ends it.
     """
-    if is_preview(old) != is_preview(new):
-        raise invalid_config(f"stream configuration update can not change {PREVIEW_KEY}")
+    _PREVIEW.check_unchanged(old, new)
