@@ -52,10 +52,13 @@ format: $(STAMP)
 bench: $(STAMP)  ## side by side with nats-server; writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks.compare
 
+bench-%: $(STAMP)  ## one family, minutes: core jetstream consumers growth cluster replicated; writes its RESULTS file
+	@$(BIN)/python -m benchmarks.compare --family $* --repeat 3
+
 campaigns: $(STAMP)  ## the long proofs, hours, and days of fuzzing; rewrites docs/proofs.md
 	@$(BIN)/python tools/prove.py
 
-campaign-%: $(STAMP)  ## one of them: raft replicated clusters kill power crash-states at-rest disk-errors model oracle hostile fuzz injection
+campaign-%: $(STAMP)  ## one of them: raft replicated clusters partitions edge kill power crash-states at-rest disk-errors model oracle hostile fuzz injection
 	@$(BIN)/python tools/prove.py $*
 
 sanitize: $(STAMP)  ## tests of the kernels, built with AddressSanitizer and UndefinedBehaviorSanitizer

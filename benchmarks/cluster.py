@@ -1,7 +1,8 @@
 """Three servers of a cluster on one machine: what crosses from one to another, and what it costs that they know each
-other's subscriptions.
+other's subscriptions. And a leaf with its hub.
 
-The first server is the one that the comparison starts; the other two are started here and dial it.
+The first server is the one that the comparison starts; the other two are started here and dial it. Hub and leaf have
+files of their own, and are both started here.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ FLAGS = ("--cluster_name", "bench", "--cluster", "nats://127.0.0.1:-1")
 _KNOWN_S = 1.0  # for a subscription to be known everywhere before the clock starts; it takes milliseconds
 _PATIENCE_S = 60.0
 _ROUTE_PORT = re.compile(r"Listening for route connections on \S+:(\d+)")
+_LEAF_PORT = re.compile(r"Listening for leafnode connections on \S+:(\d+)")
 
 
 @contextmanager
 def three_servers(first: Server) -> Iterator[list[Server]]:
     """The first server with two more, when all know each other."""
-    flags = (*FLAGS, "--routes", f"nats://127.0.0.1:{_route_port(first)}")
+    flags = (*FLAGS, "--routes", f"nats://127.0.0.1:{_port(first, _ROUTE_PORT)}")
     with ExitStack() as started, tempfile.TemporaryDirectory(prefix="cluster-") as home:
         servers = [first, *(started.enter_context(Server(first.binary, Path(home), flags)) for _ in range(2))]
         for place, server in enumerate(servers):
@@ -47,15 +49,30 @@ def three_servers(first: Server) -> Iterator[list[Server]]:
         yield servers
 
 
-def _route_port(server: Server) -> int:
+@contextmanager
+def hub_and_leaf(binary: Path) -> Iterator[list[Server]]:
+    """A leaf and its hub, when both know each other."""
+    with ExitStack() as started, tempfile.TemporaryDirectory(prefix="leaf-") as home:
+        files = [Path(home) / name for name in ("hub.conf", "leaf.conf")]
+        files[0].write_text('server_name: hub\nleafnodes { listen: "127.0.0.1:-1" }\n')
+        hub = started.enter_context(Server(binary, Path(home), ("-c", str(files[0]))))
+        url = f"nats-leaf://127.0.0.1:{_port(hub, _LEAF_PORT)}"
+        files[1].write_text(f'server_name: leaf\nleafnodes {{ remotes: [ {{ url: "{url}" }} ] }}\n')
+        leaf = started.enter_context(Server(binary, Path(home), ("-c", str(files[1]))))
+        for here, there, subject in ((hub, leaf, "known.leaf"), (leaf, hub, "known.hub")):
+            _wait_until_known(here, there, subject)
+        yield [leaf, hub]
+
+
+def _port(server: Server, told: re.Pattern[str]) -> int:
     """Told in the log, by some servers only after they are ready."""
     deadline = monotonic_ns() + _PATIENCE_S * 1e9
     while monotonic_ns() < deadline:
-        found = _ROUTE_PORT.search(server.log)
+        found = told.search(server.log)
         if found is not None:
             return int(found[1])
         sleep(0.01)
-    raise ServerFailed(f"no route port:\n{server.log}")
+    raise ServerFailed(f"a port is missing:\n{server.log}")
 
 
 def _wait_until_known(here: Server, there: Server, subject: str) -> float:
@@ -109,6 +126,12 @@ def _run_far(server: Server, scale: Scale) -> Sequence[float]:
     with three_servers(server) as servers:
         _deliver(servers, servers[1:2], scale.of(100_000))
         return (_deliver(servers, servers[1:2], scale.of(1_000_000)) / 1e3,)
+
+
+def _run_leaf(server: Server, scale: Scale) -> Sequence[float]:
+    with hub_and_leaf(server.binary) as servers:
+        _deliver(servers, servers[1:], scale.of(100_000))
+        return (_deliver(servers, servers[1:], scale.of(1_000_000)) / 1e3,)
 
 
 def _run_fan_out(server: Server, scale: Scale) -> Sequence[float]:
@@ -181,6 +204,11 @@ SCENARIOS = (
         (Row("published at one server, received at another", "k msg/s", Bar(Claim.RATIO_AT_LEAST, 1.5)),),
         _run_far,
         FLAGS,
+    ),
+    Scenario(
+        "cluster-leaf",
+        (Row("published at a leaf, received at its hub", "k msg/s", Bar(Claim.RATIO_AT_LEAST, 1.5)),),
+        _run_leaf,
     ),
     Scenario(
         "cluster-fan-out",

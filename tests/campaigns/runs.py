@@ -447,6 +447,13 @@ def clusters(histories: int) -> Figures:
     return cluster_histories(histories)
 
 
+def edge(days: int) -> Figures:
+    """A leaf that works on its own for days."""
+    from campaigns.edge import edge
+
+    return edge(days)
+
+
 def partitions(count: int) -> Figures:
     """Links that are cut and heal."""
     from campaigns.partitions import partitions
@@ -543,6 +550,13 @@ CAMPAIGNS = {
         " once; no interest, link, descriptor, task or memory is left over.",
         partitions,
         1_000,
+    ),
+    "edge": Campaign(
+        "Days at the edge",
+        "What is stored on either side of a leaf link comes to the other once, in order, however long the link is away,"
+        " in compressed time.",
+        edge,
+        14,
     ),
     "hostile": Campaign(
         "A hostile tenant",

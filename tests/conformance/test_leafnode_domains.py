@@ -5,38 +5,22 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import nats
 import pytest
-from nats.js.api import ConsumerConfig, ExternalStream, StreamConfig, StreamSource
+from nats.js.api import ConsumerConfig, StreamConfig, StreamSource
 from nats.js.errors import NotFoundError
 
 from conformance.test_leafnodes import PAIRINGS, skip_without_nats_server
 from support.clusters import heard_by_all
+from support.domains import external, jetstream, stored
 from support.leaf_world import DEADLINE, LeafServer, LeafWorld
+from support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-PATIENCE = 80.0  # nats-server notices after 10 s that an origin is silent, and waits longer after each failure
-
-
-def jetstream(directory: Path, domain: str) -> str:
-    return f'jetstream {{ domain: {domain}, store_dir: "{directory / domain}", max_file: 1G, max_mem: 64M }}'
 
 
 async def pair(world: LeafWorld, kinds: str, directory: Path) -> tuple[LeafServer, LeafServer]:
     hub = await world.hub(kinds[0], more=jetstream(directory, "hub"))
     return hub, await world.leaf(kinds[1], hub, more=jetstream(directory, "edge"))
-
-
-async def stored(js: nats.js.JetStreamContext, stream: str, count: int) -> list[bytes]:
-    """The messages of a stream, when there are as many."""
-    async with asyncio.timeout(PATIENCE):
-        while (await js.stream_info(stream)).state.messages < count:
-            await asyncio.sleep(0.05)
-    state = (await js.stream_info(stream)).state
-    found = [await js.get_msg(stream, seq) for seq in range(state.first_seq, state.last_seq + 1)]
-    return [message.data or b"" for message in found]
 
 
 @pytest.mark.parametrize("kinds", PAIRINGS)
@@ -97,10 +81,15 @@ async def test_keys_and_objects_across(kinds: str, tmp_path: Path) -> None:
                 entry = await watcher.updates(timeout=DEADLINE)
                 seen.append(None if entry is None else entry.value)
         await watcher.stop()
-
-
-def external(domain: str) -> ExternalStream:
-    return ExternalStream(api=f"$JS.{domain}.API", deliver=f"deliver.{domain}")
+        store = await far.create_object_store(bucket="O")
+        body = bytes(range(256)) * 1_200
+        await store.put("large", body)
+        near = await top.jetstream(timeout=DEADLINE).object_store("O")
+        assert (await near.get("large")).data == body
+        await near.put("back", body[::-1])
+        assert (await store.get("back")).data == body[::-1]
+        await store.delete("large")
+        assert [one.name for one in await near.list()] == ["back"]
 
 
 @pytest.mark.parametrize("kinds", PAIRINGS)
@@ -157,52 +146,6 @@ async def test_a_leaf_without_jetstream_has_that_of_its_hub_by_default(kinds: st
         assert (await top.jetstream(timeout=DEADLINE).stream_info("KV_B")).state.messages == 1
 
 
-class Cut:
-    """A wire between two servers that a test may cut."""
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._writers: set[asyncio.StreamWriter] = set()
-        self.is_cut = False
-        self.port = 0
-
-    async def __aenter__(self) -> Cut:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._listener.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        self.cut()
-        self._listener.close()
-
-    def cut(self) -> None:
-        """End all that there is, and let nothing through until it is mended."""
-        self.is_cut = True
-        for writer in self._writers:
-            writer.transport.abort()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.is_cut:
-            writer.transport.abort()
-            return
-        there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers |= {writer, back}
-        try:
-            await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
-        except OSError:
-            pass
-        finally:
-            for one in (writer, back):
-                one.transport.abort()
-                self._writers.discard(one)
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-
-
 @pytest.mark.parametrize(
     "kinds", ["oo", pytest.param("on", marks=pytest.mark.long), pytest.param("no", marks=pytest.mark.long)]
 )
@@ -210,7 +153,7 @@ async def test_cut_wires_neither_lose_nor_double_in_either_direction(kinds: str,
     skip_without_nats_server(kinds)
     async with LeafWorld(tmp_path) as world:
         hub = await world.hub(kinds[0], more=jetstream(tmp_path, "hub"))
-        async with Cut(hub.leaf_port) as wire:
+        async with TcpProxy(hub.leaf_port) as wire:
             url = f"nats-leaf://127.0.0.1:{wire.port}"
             more = "ignore_discovered_servers: true"
             leaf = await world.leaf(kinds[1], hub, more, jetstream(tmp_path, "edge"), url)
@@ -226,13 +169,13 @@ async def test_cut_wires_neither_lose_nor_double_in_either_direction(kinds: str,
                 StreamConfig(name="DOWN_COPY", sources=[StreamSource(name="DOWN", external=external("hub"))])
             )
             for turn in range(3):
-                wire.is_cut = False
+                wire.heal()
                 for number in range(100):
                     await below.publish("up.x", b"%d.%d" % (turn, number))
                     await above.publish("down.x", b"%d.%d" % (turn, number))
                     if number == 50:
                         wire.cut()
-            wire.is_cut = False
+            wire.heal()
             expected = [b"%d.%d" % (turn, number) for turn in range(3) for number in range(100)]
             assert await stored(above, "UP_COPY", 300) == expected
             assert await stored(below, "DOWN_COPY", 300) == expected

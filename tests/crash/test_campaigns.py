@@ -11,6 +11,7 @@ import pytest
 from campaigns.at_rest import damage, prepared
 from campaigns.deaths import SHORT_WINDOW_NS, Deaths, readable
 from campaigns.disk_errors import every_call, without_syncs
+from campaigns.edge import edge_days
 from campaigns.hostile import ATTACKS, Hostile
 from campaigns.partitions import control_is_noticed, part_and_heal
 from campaigns.runs import CAMPAIGNS
@@ -107,3 +108,10 @@ async def test_what_was_parted_converges_and_leaves_nothing(world: str) -> None:
 
 def test_interest_that_is_not_told_again_after_a_partition_is_found() -> None:
     assert control_is_noticed()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_a_day_at_the_edge_loses_and_doubles_nothing() -> None:
+    found = await edge_days(1, seed=3)
+    assert found.broken == []
+    assert found.hours_alone > 10 and found.orders > 200

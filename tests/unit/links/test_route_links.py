@@ -163,3 +163,16 @@ def test_a_place_of_a_pool_that_a_reload_left_empty_is_dialled_by_the_new_url() 
     world.edge.dialled.clear()
     third.close(CloseReason.READ_ERROR)
     assert [target.url for target in world.edge.dialled] == [url], "dialled once, for itself"
+
+
+def test_of_two_routes_of_an_account_the_second_is_not_dialled_again() -> None:
+    """Both servers dial each other: without this they would do so every second for ever."""
+    url = "nats://10.0.0.9:6222"
+    world = LinkWorld(routes=(url,), accounts=("$G",))
+    kept = world.peer(route_account="$G")
+    again = world.mesh.dialled(Peer("10.0.0.9", 6222, "route"), RouteTarget(url, explicit=True, account="$G"))
+    again.parser.feed(info_line(route_account="$G"))
+    assert again.end.close_reason is CloseReason.DUPLICATE_ROUTE
+    assert world.edge.dialled == [] and kept.end.is_open
+    kept.close(CloseReason.CLIENT_CLOSED)
+    assert [(target.url, target.account) for target in world.edge.dialled] == [(url, "$G")], "it was inherited"

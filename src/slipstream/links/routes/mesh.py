@@ -308,6 +308,7 @@ class Mesh:
         links = self.roster.pinned[link.account]
         if info.server_id in links:
             self._inherit(links[info.server_id], link)
+            link.reconnects = False  # the one that is there is dialled again when it goes
             return False
         links[info.server_id] = link
         self._begin(link)
