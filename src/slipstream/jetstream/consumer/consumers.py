@@ -17,7 +17,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.ack_subjects import account_hash
-from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, RetentionPolicy
+from slipstream.jetstream.config.enums import DeliverPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig, ConsumerLimits, StreamConfig
 from slipstream.jetstream.config.templated import is_template
 from slipstream.jetstream.config.validate import is_valid_asset_name
@@ -27,20 +27,20 @@ from slipstream.jetstream.consumer.config import ConsumerContext, checked
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.deadletters import check_dead_letters
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
+from slipstream.jetstream.consumer.held_journals import HeldJournals
 from slipstream.jetstream.consumer.journal import ConsumerJournal
-from slipstream.jetstream.consumer.limits import CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, CONSUMERS_WOKEN_UNASKED
+from slipstream.jetstream.consumer.limits import CONSUMER_INACTIVE_NS, CONSUMERS_WOKEN_UNASKED
 from slipstream.jetstream.consumer.ordering import check_ordering, ordering_of
-from slipstream.jetstream.consumer.partition import Partition
 from slipstream.jetstream.consumer.retention import Retention
 from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.consumer.update import check_update
 from slipstream.jetstream.consumer.wanted import ConsumerWants
+from slipstream.jetstream.consumer.work_queue import WorkQueueParts
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
-from slipstream.jetstream.guard import call, each
+from slipstream.jetstream.guard import call
 from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
-from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["Consumers"]
@@ -69,9 +69,8 @@ class Consumers:
         self._tracking: dict[str, Consumer] = {}
         self._wanted = ConsumerWants(lambda: self.consumers.values())
         self._visible_count = 0  # consumers that are shown: not those of other streams that copy this one
-        self._partition = Partition()  # of a work queue
-        self._held: list[ConsumerJournal] = []  # journals that hold changes until the timer fires
-        self._commit_timer: Cancel | None = None
+        self._parts = WorkQueueParts(stream, self.consumers)
+        self._held = HeldJournals(stream, account.ports)
         self._recover()
 
     # --- what the stream asks and tells ---
@@ -187,9 +186,7 @@ class Consumers:
                     consumer.close(b"409 Server Shutdown", counts=True)
             except Exception as error:
                 self._failed(consumer, error)
-        if self._commit_timer is not None:
-            self._commit_timer()
-            self._commit_timer = None
+        self._held.stop()
 
     # --- what consumers ask ---
 
@@ -207,9 +204,7 @@ class Consumers:
 
     def holding(self, journal: ConsumerJournal) -> None:
         """See `ConsumerOwner.holding`."""
-        self._held.append(journal)
-        if self._commit_timer is None:
-            self._commit_timer = self._ports.call_later(CONSUMER_COMMIT_DELAY_NS, self._commit)
+        self._held.add(journal)
 
     def capturing(self, subject: bytes) -> list[Stream]:
         """See `ConsumerOwner.capturing`."""
@@ -226,13 +221,6 @@ class Consumers:
         """See `ConsumerOwner.inactive`."""
         if self.consumers.get(consumer.name) is consumer:
             self._remove(consumer)
-
-    def _commit(self) -> None:
-        self._commit_timer = None
-        held, self._held = self._held, []
-        each(self._ports, f"The journal of consumers of stream '{self.stream.name}'", [one.flush for one in held])
-        self._held.clear()
-        self.stream.committer.wake()
 
     # --- making, changing, removing ---
 
@@ -284,7 +272,7 @@ class Consumers:
         if action == "update":
             raise TableError(table.CONSUMER_DOES_NOT_EXIST)
         self._check_room(config)
-        self._check_work_queue(config, name)
+        self._parts.check_new(config, name)
         return self._make(self._name(config), config, done)
 
     def delete(self, name: str, done: Callable[[ApiError | None], None]) -> None:
@@ -295,7 +283,7 @@ class Consumers:
         """
         if self.offline.pop(name, None) is not None:
             self.stream.store.journal.remove(name.encode())
-            self._partition.drop(name)
+            self._parts.drop(name)
             self._retention.sweep()
         else:
             self._remove(self.get(name))
@@ -342,7 +330,7 @@ class Consumers:
         if not old.durable_name and not config.inactive_threshold_ns:
             config.inactive_threshold_ns = CONSUMER_INACTIVE_NS
         if self.stream.config.retention is RetentionPolicy.WORK_QUEUE:
-            self._check_partition(config, existing.name)
+            self._parts.check_free(config, existing.name)
         target = old.deliver_subject.encode()
         check_update(old, config, bound=bool(target) and self._ports.has_interest(target))
         if config == old:
@@ -351,7 +339,7 @@ class Consumers:
         self._wanted.forget()
         existing.update(config)
         self._visible_count += old.direct - config.direct
-        self._take_part(existing)
+        self._parts.take(existing)
         if subjects_of(old) != subjects_of(config) and self.stream.config.retention is RetentionPolicy.INTEREST:
             self._retention.sweep()
 
@@ -361,26 +349,6 @@ class Consumers:
             limit = account_limit
         if 0 < limit <= self._visible_count and not config.direct:
             raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
-
-    def _check_work_queue(self, config: ConsumerConfig, name: str) -> None:
-        if self.stream.config.retention is not RetentionPolicy.WORK_QUEUE or config.direct or config.sourcing:
-            return
-        if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
-            raise TableError(table.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
-        if config.deliver_policy is not DeliverPolicy.ALL:
-            raise TableError(table.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL)
-        if self.consumers and not subjects_of(config):
-            raise TableError(table.CONSUMER_WQ_MULTIPLE_UNFILTERED)
-        self._check_partition(config, name)
-
-    def _check_partition(self, config: ConsumerConfig, name: str) -> None:
-        if not self._partition.is_free(name, [subject.encode() for subject in subjects_of(config)]):
-            raise TableError(table.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
-
-    def _take_part(self, consumer: Consumer) -> None:
-        config = consumer.config
-        if self.stream.config.retention is RetentionPolicy.WORK_QUEUE and not (config.direct or config.sourcing):
-            self._partition.set(consumer.name, consumer.filters.subjects)
 
     def _name(self, config: ConsumerConfig) -> str:
         name = config.durable_name or config.name
@@ -432,7 +400,7 @@ class Consumers:
         consumer = Consumer(name, state, self.stream, self._ports, account.facts, account.advisories, self)
         self.consumers[name] = consumer
         self._visible_count += not state.config.direct
-        self._take_part(consumer)
+        self._parts.take(consumer)
         self._wanted.forget()
         self.version += 1
         return consumer
@@ -444,7 +412,7 @@ class Consumers:
         call(self._ports, f"The end of consumer '{self.stream.name} > {name}'", consumer.close, b"409 Consumer Deleted")
         del self.consumers[name]
         self._visible_count -= not consumer.config.direct
-        self._partition.drop(name)
+        self._parts.drop(name)
         self._parked.pop(name, None)
         self._tracking.pop(name, None)
         self._wanted.forget()
