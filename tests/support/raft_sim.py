@@ -26,7 +26,8 @@ from typing import Any
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import VoteFile, Votes
-from slipstream.replication.group import Group, GroupLog
+from slipstream.replication.group import Group
+from slipstream.replication.group_ports import GroupLog
 from slipstream.replication.settings import GroupSettings
 from slipstream.testing.sim_disk import SimDisk
 from support.raft_log import PlainLog

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports
-from slipstream.replication.group import GroupFacts
+from slipstream.replication.group_ports import GroupFacts
 from slipstream.replication.ids import NO_NODE, group_name, short_id
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 from slipstream_raft import (
@@ -30,7 +29,6 @@ from slipstream_raft import (
     ADD_VOTER,
     NORMAL,
     REMOVE,
-    ConfState,
     GroupStopped,
     ProposalDropped,
     RaftError,
@@ -42,110 +40,19 @@ from slipstream_raft import (
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import Votes
+from slipstream.replication.group_ports import GroupFacts, GroupLog, GroupPorts
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.member_steps import MemberKind, move_of
+from slipstream.replication.pending_reads import PendingReads, tell
 from slipstream.replication.quiescence import RestPoint
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
-__all__ = ["Group", "GroupFacts", "GroupLog", "GroupPorts"]
+__all__ = ["Group"]
 
 _CHANGES: Final[dict[MemberKind, int]] = {"voter": ADD_VOTER, "learner": ADD_LEARNER, "gone": REMOVE}
 _LEADER: Final = "leader"
 _REPLICATE: Final = "statereplicate"  # how Raft calls a member that is sent what is new
 _VOTE_ANSWERS: Final = (6, 18)  # kinds of Raft's messages: to a request for a vote, and for a vote in advance
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFacts:
-    """A member as monitoring shows it."""
-
-    state: str
-    leader: int
-    term: int
-    vote: int
-    applied: int
-    first_index: int
-    last_index: int
-    voters: tuple[int, ...]
-
-
-class GroupLog(Protocol):
-    """The entries. `ReplicaLog` is one."""
-
-    @property
-    def first_index(self) -> int:
-        """The first that can be read."""
-        ...
-
-    @property
-    def last_index(self) -> int:
-        """The last that was written, synced or not."""
-        ...
-
-    @property
-    def synced_index(self) -> int:
-        """Those up to here are on stable storage."""
-        ...
-
-    def terms(self) -> list[tuple[int, int]]:
-        """Where each term begins, from the entry before the first on."""
-        ...
-
-    def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
-        """From `low` to below `high` as far as they fit into `max_bytes`, at least one."""
-        ...
-
-    def write(self, entries: Sequence[Entry]) -> None:
-        """Append; the first replaces what is at its index and behind."""
-        ...
-
-    def hold(self, index: int) -> None:
-        """Entries from this one on are about to be needed."""
-        ...
-
-
-class GroupPorts(Protocol):
-    """What a group has done for it. Calls back only where it says so."""
-
-    def send(self, to: int, message: bytes) -> None:
-        """To this node; it may get lost."""
-        ...
-
-    def save_votes(self, votes: Votes) -> None:
-        """Keep them, synced, and then call `votes_saved`, now or later. One at a time."""
-        ...
-
-    def sync_log(self) -> None:
-        """Entries were written: sync them soon, and then call `persisted`, not now."""
-        ...
-
-    def committed(self, entries: Sequence[Entry]) -> None:
-        """A majority has these, and all before: apply them.
-
-        Raises:
-            StorageFault: they cannot be read here; the group stops.
-        """
-        ...
-
-    def leads(self, term: int) -> None:
-        """This node leads, and all that is in its log is applied: the next entries are those that it proposes."""
-        ...
-
-    def steps_down(self) -> None:
-        """It leads no more. If it takes time to let go of what was not committed: `hold`, later `resume`."""
-        ...
-
-    def behind(self, to: int) -> None:
-        """This follower needs entries that the log no longer has."""
-        ...
-
-    def wakes(self) -> None:
-        """It rested, and has to be ticked again."""
-        ...
-
-    def stopped(self, error: Exception) -> None:
-        """The group is of no use any more; it can be made again from its files."""
-        ...
 
 
 class Group:
@@ -200,9 +107,7 @@ class Group:
         self._ticks_to_hold = 0
         self._taken: dict[int, tuple[int, int]] = {}  # what followers have got beside Raft
         self._told: set[int] = set()  # those of them that Raft has asked, and waits for
-        self._reads: dict[bytes, Sequence[Callable[[bool], None]]] = {}
-        self._confirmed: list[tuple[int, Sequence[Callable[[bool], None]]]] = []  # each behind an index
-        self._read_number = 0
+        self._reads = PendingReads()
         self._rests = False
         self._quiet_ticks = 0
         self._last_seen = (0, 0, 0)  # with the tick before: what changes whenever something happens
@@ -211,7 +116,7 @@ class Group:
                 node,
                 self,
                 hard_state=self._hard_state,
-                conf_state=(votes.voters, votes.learners, votes.outgoing, votes.next_learners, votes.auto_leave),
+                conf_state=votes.members,
                 first_index=log.first_index,
                 last_index=log.last_index,
                 terms=log.terms(),
@@ -306,7 +211,7 @@ class Group:
             self._hold()
         if self.is_leader or self.may_vote:
             self._do(lambda: self._node.tick())
-        seen = (self.term, self._log.last_index, self._read_number)
+        seen = (self.term, self._log.last_index, self._reads.number)
         self._quiet_ticks = self._quiet_ticks + 1 if seen == self._last_seen else 0
         self._last_seen = seen
 
@@ -373,11 +278,9 @@ class Group:
         """Tell these when it is certain that nobody else led when they were asked, and all that was committed then is
         applied; False: this node leads no more."""
         if not self._leads:
-            _tell(reads, leads=False)
+            tell(reads, leads=False)
             return
-        self._read_number += 1
-        context = self._read_number.to_bytes(8, "big")
-        self._reads[context] = reads
+        context = self._reads.begin(reads)
         self._do(lambda: self._node.read_index(context))
 
     def ask_to_read(self, context: bytes, read: Callable[[bool], None]) -> None:
@@ -389,13 +292,13 @@ class Group:
             context: longer than those of `confirm`, and never used before by any member.
             read: told once.
         """
-        self._reads[context] = (read,)
+        self._reads.ask(context, read)
         if self._ended or not self._do(lambda: self._node.read_index(context)):
             self.forget_read(context)
 
     def forget_read(self, context: bytes) -> None:
         """Whoever asked to read waits no more."""
-        self._reads.pop(context, None)
+        self._reads.forget(context)
 
     def has_taken(self, node: int, index: int, term: int) -> None:
         """This follower says that it has all up to this entry: Raft asks it, with a snapshot that has no data."""
@@ -421,7 +324,7 @@ class Group:
     def stop(self) -> None:
         """Do nothing any more, and call nobody but those who wait to read."""
         self._ended = True
-        self._drop_reads()
+        self._reads.drop()
 
     def fail(self, error: Exception) -> None:
         """Something that it needs is broken."""
@@ -437,7 +340,7 @@ class Group:
         if not self._leads or not quiet or quiet % self.settings.quiet_ticks or not self._is_at(index):
             return None
         votes = self._votes
-        if votes.learners or votes.outgoing or votes.next_learners or self._reads or self._confirmed:
+        if votes.learners or votes.outgoing or votes.next_learners or self._reads:
             return None
         progress = self._node.status().progress
         matched = all(match == index for node, (match, *_) in progress if node not in without)
@@ -487,9 +390,7 @@ class Group:
             self._far_behind.add(to)
             return None
         self._told.add(to)
-        votes = self._votes
-        members = (votes.voters, votes.learners, votes.outgoing, votes.next_learners, votes.auto_leave)
-        return index, term, members, b""
+        return index, term, self._votes.members, b""
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -565,7 +466,7 @@ class Group:
         for index, _, kind, data in ready.committed:
             if kind != NORMAL and index > votes.applied_conf:
                 members = self._node.apply_conf_change(kind, data)
-                votes = _with_membership(votes, index, members, max(votes.move, move_of(data)))
+                votes = votes.with_members(members, index, max(votes.move, move_of(data)))
         if votes is not self._votes or (term, vote) != (votes.term, votes.vote):
             hint = min(commit, self.applied)  # what is applied is synced, and its memberships are in these votes
             self._votes = replace(votes, version=votes.version + 1, term=term, vote=vote, commit=hint)
@@ -592,10 +493,9 @@ class Group:
             ports.committed(ready.committed)
             self.applied, self._applied_term = ready.committed[-1][:2]
             self._node.advance_apply_to(self.applied)
-        for index, context in ready.read_states:
-            self._confirmed.append((index, self._reads.pop(context, ())))
-        if self._confirmed:
-            self._let_read()
+        self._reads.confirm(ready.read_states)
+        if not self._holding:
+            self._reads.let_read(self.applied)
 
     def _write_again(self) -> None:
         """Entries of Raft's own, such as a membership, may have been in the memory of the log that was before."""
@@ -617,17 +517,6 @@ class Group:
                 if kind not in _VOTE_ANSWERS or self.may_vote:
                     self._ports.send(to, message)
 
-    def _let_read(self) -> None:
-        while self._confirmed and self._confirmed[0][0] <= self.applied and not self._holding:
-            _tell(self._confirmed.pop(0)[1], leads=True)
-
-    def _drop_reads(self) -> None:
-        waiting = [*(reads for _, reads in self._confirmed), *self._reads.values()]
-        self._reads.clear()
-        self._confirmed.clear()
-        for reads in waiting:
-            _tell(reads, leads=False)
-
     def _look_at_lead(self) -> bool:
         """Nothing is left to do: whether a leader has everything applied, and begins."""
         begins = (
@@ -644,7 +533,7 @@ class Group:
     def _step_down(self) -> None:
         if self._leads:
             self._leads = False
-            self._drop_reads()
+            self._reads.drop()
             self._ports.steps_down()
 
     def _roll(self) -> None:
@@ -652,22 +541,3 @@ class Group:
         settings = self.settings
         ticks = settings.election_ticks + self._random_below(settings.election_spread)
         self._node.set_randomized_election_timeout(ticks)
-
-
-def _tell(reads: Sequence[Callable[[bool], None]], *, leads: bool) -> None:
-    for read in reads:
-        read(leads)
-
-
-def _with_membership(votes: Votes, index: int, membership: ConfState, move: int) -> Votes:
-    voters, learners, outgoing, next_learners, auto_leave = membership
-    return replace(
-        votes,
-        voters=voters,
-        learners=learners,
-        outgoing=outgoing,
-        next_learners=next_learners,
-        auto_leave=auto_leave,
-        applied_conf=index,
-        move=move,
-    )

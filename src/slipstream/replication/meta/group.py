@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.group import GroupFacts
+from slipstream.replication.group_ports import GroupFacts
 from slipstream.replication.groups import RAFT_MESSAGE
 from slipstream.replication.ids import META_GROUP, NO_NODE
 from slipstream.replication.member_steps import MemberKind

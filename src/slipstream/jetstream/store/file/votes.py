@@ -56,6 +56,27 @@ class Votes(msgspec.Struct, frozen=True, array_like=True):
     """A replica that was made later than its group, perhaps where one was removed before: it has forgotten what that
     one had, so until its log has this entry it neither votes nor asks for votes."""
 
+    @property
+    def members(self) -> tuple[list[int], list[int], list[int], list[int], bool]:
+        """The membership as the Raft core takes and gives it."""
+        return self.voters, self.learners, self.outgoing, self.next_learners, self.auto_leave
+
+    def with_members(
+        self, members: tuple[list[int], list[int], list[int], list[int], bool], index: int, move: int
+    ) -> Votes:
+        """Another membership, made by the entry with this index for a wish."""
+        voters, learners, outgoing, next_learners, auto_leave = members
+        return msgspec.structs.replace(
+            self,
+            voters=voters,
+            learners=learners,
+            outgoing=outgoing,
+            next_learners=next_learners,
+            auto_leave=auto_leave,
+            applied_conf=index,
+            move=move,
+        )
+
 
 class VoteFile:
     """The file in a stream's directory. Every call blocks."""
