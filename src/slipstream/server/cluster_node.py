@@ -229,7 +229,13 @@ class ClusterNode:
             (log,) = found
             if isinstance(log, Exception):
                 self._listener.stopped(log)
-            elif not self._stopped:
+            elif self._promise.has_votes:
+                begin(log)
+            else:
+                self.save_promise(replace(self._promise, has_votes=True), lambda: begin(log))
+
+        def begin(log: OpenedLog) -> None:
+            if not self._stopped:
                 self._ports.log("INF", f"JetStream cluster of {', '.join(charter.members)}")
                 self.meta = MetaGroup(self.node.id, log, self._ports, self.groups, self._listener)
                 self.groups.add(META_GROUP, self.meta)

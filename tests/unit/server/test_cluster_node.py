@@ -77,8 +77,22 @@ async def test_a_promise_survives_damage_to_one_copy_and_without_any_the_server_
         assert victim.cluster.node.id != before
         assert (copies[0].parent.with_name("+cluster.damaged.1") / "PROMISE").read_bytes() == flipped
         await until(lambda: _voters(victim) == {member.cluster.node.id for member in servers.members}, "it takes part")
+        for damaged, names in (
+            (2, ["VOTE"]),
+            (3, ["log/0000000001.0000.seg"]),
+            (4, ["VOTE", "log/0000000001.0000.seg"]),
+        ):
+            before = victim.cluster.node.id
+            await victim.stop()
+            for name in names:
+                (copies[0].parent / name).unlink()
+            await victim.start()
+            assert victim.cluster.node.id != before
+            assert copies[0].parent.with_name(f"+cluster.damaged.{damaged}").is_dir()
+            everybody = {member.cluster.node.id for member in servers.members}
+            await until(lambda everybody=everybody: _voters(victim) == everybody, "it takes part")  # type: ignore[misc]
 
 
 def _voters(member: Member) -> set[int]:
     meta = member.cluster.meta
-    return set() if meta is None else set(meta.votes.voters)
+    return set() if meta is None or meta.votes.outgoing else set(meta.votes.voters)

@@ -65,6 +65,8 @@ class Promise(msgspec.Struct, frozen=True, array_like=True):
     """Of this server: see `node_id`."""
     removed: bool = False
     """It was taken out of the cluster, and never takes part again."""
+    has_votes: bool = False
+    """It takes part in the meta group: its votes are there, or were lost."""
 
 
 class _Kind(enum.IntEnum):

@@ -30,7 +30,7 @@ from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.founding import Charter
 from slipstream.units import MIB
 
-__all__ = ["LogListener", "LogPorts", "MetaLog", "OpenedLog", "open_log"]
+__all__ = ["LogListener", "LogPorts", "MetaLog", "OpenedLog", "check_log", "open_log"]
 
 _LOG = "log"
 _READ_BYTES = 4 * MIB
@@ -125,9 +125,31 @@ def open_log(disk: Disk, directory: str, charter: Charter, options: FileStoreOpt
         return FileStore.open(disk, path, options, committed=committed)
 
     store = reopen(votes.commit if votes is not None else 0)
-    if votes is None and store.replica is not None and store.replica.last_index:
-        raise StorageFault("term and vote are missing: this server must not vote again", path=directory)
-    return OpenedLog(store, votes or Votes(voters=sorted(charter.voters)), file, reopen)
+    if votes is None:
+        if store.replica is not None and store.replica.last_index:
+            raise StorageFault("term and vote are missing: this server must not vote again", path=directory)
+        votes = Votes(version=1, voters=sorted(charter.voters))
+        file.save(votes)
+    return OpenedLog(store, votes, file, reopen)
+
+
+def check_log(disk: Disk, directory: str, options: FileStoreOptions, *, has_votes: bool) -> None:
+    """See whether a log that was made is whole. Blocks.
+
+    Raises:
+        StorageFault: something that was there is lost.
+        OSError: the disk refused.
+    """
+    votes = VoteFile(disk, directory).load()
+    if votes is None:
+        if has_votes:
+            raise StorageFault("term and vote are missing", path=directory)
+        return
+    store = FileStore.open(disk, f"{directory}/{_LOG}", options, committed=votes.commit)
+    lost = [*store.report.unusable_files, *store.report.missing_segments, *store.report.damaged_regions]
+    store.let_go()
+    if lost or store.lost().seqs:
+        raise StorageFault("a part of the meta group's log cannot be read", path=directory)
 
 
 class MetaLog:
