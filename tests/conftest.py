@@ -6,10 +6,12 @@ once with each kind. All pick free ports and keep to temporary directories, so t
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,31 @@ def pytest_sessionstart() -> None:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None or not spec.origin.endswith(".so"):
             raise pytest.UsageError(f"{name} is built as {library.name} but {spec and spec.origin} would be loaded")
+
+
+DESCRIPTORS_MAX = 400  # at the end of a worker: `select` fails from 1,024 on, long after whoever left them open
+_left_open: Counter[str] = Counter()  # descriptors by file of tests
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Counts what each file of tests leaves open."""
+    before = _descriptors()
+    yield
+    _left_open[item.nodeid.partition("::")[0]] += _descriptors() - before
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a worker that ends with many descriptors open, and names the files of tests that left most."""
+    gc.collect()
+    count = _descriptors()
+    if count > DESCRIPTORS_MAX:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\n{count} descriptors are still open, most of them by {_left_open.most_common(3)}", file=sys.stderr)
 
 
 @pytest.hookimpl(optionalhook=True)

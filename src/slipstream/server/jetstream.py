@@ -70,7 +70,7 @@ class JetStreamRunner:
         """Nothing is opened before `start`; the storage is closed by `stop`. `key`: that of encryption at rest."""
         self._server = server
         self._loop = loop
-        raw = RealDisk()
+        self._raw_disk = raw = RealDisk()
         self.sync_times = raw.sync_times
         self._at_rest: AtRest | None = None
         below: Disk = raw
@@ -156,6 +156,7 @@ class JetStreamRunner:
             self._system.stop()
         self._server.hub.jetstream = False
         self._files.stop()
+        self._raw_disk.close()
         self._storage.close()
         self._server.log("INF", "JetStream Shutdown")
 

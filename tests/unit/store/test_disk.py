@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import struct
@@ -355,3 +356,14 @@ def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert disk.read(path, 5, 3 * piece) == data
     assert max(sizes) == piece
     disk.close()
+
+
+def test_a_disk_that_nobody_has_any_more_holds_no_descriptor(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "file")
+    disk.create(path)
+    disk.write(path, 0, b"x")
+    opened = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    assert path in [os.readlink(link) for link in opened if os.path.islink(link)]
+    del disk
+    gc.collect()
+    assert path not in [os.readlink(link) for link in opened if os.path.islink(link)]

@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -52,6 +53,8 @@ class OpenFiles:
         self._open: OrderedDict[str, DiskFile] = OrderedDict()  # by path, least recently used first
         # A directory of each file system, opened before anything was written there: an error is told to it for sure.
         self._roots: dict[int, int] = {}
+        # A disk that nobody closes holds no descriptors for that: tests and tools make many of them in one process.
+        weakref.finalize(self, _close_left, self._open, self._roots).atexit = False
 
     def __len__(self) -> int:
         """How many are open."""
@@ -164,8 +167,9 @@ class OpenFiles:
         """Close every file that no thread is using."""
         self._close_idle(len(self._open))
         with self._lock:
-            roots, self._roots = self._roots, {}
-        for root in roots.values():
+            roots = list(self._roots.values())
+            self._roots.clear()
+        for root in roots:
             os.close(root)
 
     def _device(self, path: str) -> int:
@@ -192,3 +196,10 @@ class OpenFiles:
         for file in files:
             os.close(file.fd)
         return len(files)
+
+
+def _close_left(files: OrderedDict[str, DiskFile], roots: dict[int, int]) -> None:
+    """Close what is still open of a disk that nobody has any more."""
+    for fd in [*(file.fd for file in files.values()), *roots.values()]:
+        with contextlib.suppress(OSError):
+            os.close(fd)
