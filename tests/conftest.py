@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,29 +47,40 @@ def pytest_sessionstart() -> None:
             raise pytest.UsageError(f"{name} is built as {library.name} but {spec and spec.origin} would be loaded")
 
 
-DESCRIPTORS_MAX = 400  # at the end of a worker: `select` fails from 1,024 on, long after whoever left them open
-_left_open: Counter[str] = Counter()  # descriptors by file of tests
+class _OpenDescriptors:
+    """Those of a worker, between tests: `select` fails from 1,024 on, long after whoever left them open."""
+
+    def __init__(self) -> None:
+        self.most = 900
+        self.left: Counter[str] = Counter()  # by file of tests
+
+    @staticmethod
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Counts what each file of tests leaves open."""
+        before = self.count()
+        result = yield
+        self.left[item.nodeid.partition("::")[0]] += self.count() - before
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self) -> Generator[None, object, object]:
+        """Fails the test that comes next when too many are open, and names the files of tests that left most."""
+        if self.count() > self.most:
+            gc.collect()
+            count = self.count()
+            if count > self.most:
+                self.most = count + 100  # told of once
+                pytest.fail(f"{count} descriptors are still open, most of them by {self.left.most_common(3)}")
+        return (yield)
 
 
-def _descriptors() -> int:
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Counts what each file of tests leaves open."""
-    before = _descriptors()
-    yield
-    _left_open[item.nodeid.partition("::")[0]] += _descriptors() - before
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fails a worker that ends with many descriptors open, and names the files of tests that left most."""
-    gc.collect()
-    count = _descriptors()
-    if count > DESCRIPTORS_MAX:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        print(f"\n{count} descriptors are still open, most of them by {_left_open.most_common(3)}", file=sys.stderr)
+def pytest_configure(config: pytest.Config) -> None:
+    """Watches descriptors."""
+    config.pluginmanager.register(_OpenDescriptors())
 
 
 @pytest.hookimpl(optionalhook=True)
