@@ -102,7 +102,9 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     (
         "gateway",
         lambda o: o.gateway.port and o.jetstream.enabled,
-        "JetStream on a server with gateways is not supported yet",
+        "JetStream on a server with gateways is refused: all clusters of a supercluster would have to agree on one "
+        "set of streams, which is not supported yet. Give JetStream to servers without a gateway, for example to leaf "
+        "nodes with a domain of their own, which all clusters reach",
     ),
     (
         "gateway",

@@ -128,6 +128,8 @@ ASKED = {
     "jetstream: audit": "jetstream { audit: true }, no_system_account: true",
     "jetstream: declared": "jetstream { declared { kv { a {} } } }, accounts { A {} }",
     "accounts": "accounts { S { jetstream { declared { kv { a {} } } } } }, system_account: S",
+    "lake: lake writes": "lake { location: x }",
+    "lake: lake needs": "lake { location: x }, jetstream: true",
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
@@ -156,7 +158,9 @@ def test_what_is_not_there_yet_is_refused_with_its_place(
     key, _, message = row
     if "needs the extra" in message:
         monkeypatch.setattr("slipstream.config.validate.find_spec", lambda _: None)
-    text = f"debug: true\n{ASKED.get(f'{key}: {message.split()[0]}') or ASKED[key]}"
+    words = message.split()
+    names = (f"{key}: {words[0]} {words[1]}", f"{key}: {words[0]}", key)
+    text = f"debug: true\n{next(ASKED[name] for name in names if name in ASKED)}"
     found = [str(error) for error in unsupported(loaded(text).options)]
     assert found == [f"t.conf:2:1: {message}"]
 

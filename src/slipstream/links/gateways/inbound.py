@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from slipstream.kernels.wire.receivers import GATEWAY
-from slipstream.links.end import LinkEnd
+from slipstream.links.gateways.ends import gateway_end
 from slipstream.links.gateways.handshake import GatewayConnect, GatewayInfo
-from slipstream.links.gateways.outbound import GATEWAY_LINE_MAX, GATEWAY_WORDS
 from slipstream.links.presence import LinkMember
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
@@ -45,21 +43,11 @@ class InboundGateway:
     """One connection from another cluster. The parser's sink."""
 
     def __init__(self, host: InboundHost, peer: Peer) -> None:
-        self.end = end = LinkEnd(
-            host.hub,
-            self,
-            peer,
-            GATEWAY_WORDS,
-            kind=GATEWAY,
-            max_payload=-1,
-            max_line=max(host.hub.options.max_control_line, GATEWAY_LINE_MAX),
-            log=host.log,
-            on_closed=self._closed,
-        )
+        self.end = end = gateway_end(host.hub, self, peer, host.log, self._closed)
         # What of the end never changes is the link's, too.
         self.cid, self.peer, self.outbox, self.link, self.parser = end.cid, peer, end.outbox, end.link, end.parser
         self.close, self.refuse, self.log = end.close, end.refuse, end.log
-        self.parser.named_accounts = self.parser.arrivals.addressed = True
+        self.parser.arrivals.addressed = True
         self.cluster = ""  # the name of the other one
         self.remote_id = ""
         self.told: set[str] = set()  # accounts whose interest the peer is told

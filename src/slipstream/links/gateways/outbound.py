@@ -5,11 +5,10 @@ GREETED (waits for INFO) ──INFO──► READY (CONNECT and INFO sent) ─�
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.subjects.subject import is_valid_subscription
-from slipstream.kernels.wire.receivers import GATEWAY
-from slipstream.links.end import LinkEnd, LinkWords
+from slipstream.links.gateways.ends import gateway_end
 from slipstream.links.gateways.handshake import GatewayInfo
 from slipstream.links.gateways.wants import RemoteWants
 from slipstream.protocol import texts
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
 
-__all__ = ["GATEWAY_LINE_MAX", "GATEWAY_WORDS", "OutboundGateway"]
-
-GATEWAY_LINE_MAX: Final = 64 * 1024  # INFO names all servers of a cluster
-GATEWAY_WORDS: Final = LinkWords("gid", "a gateway", "Gateway", "Gateway")
+__all__ = ["OutboundGateway"]
 
 
 class OutboundHost(Protocol):
@@ -43,21 +39,10 @@ class OutboundGateway:
     """One connection to another cluster. The parser's sink."""
 
     def __init__(self, host: OutboundHost, peer: Peer, remote: RemoteCluster, address: GatewayAddress) -> None:
-        self.end = end = LinkEnd(
-            host.hub,
-            self,
-            peer,
-            GATEWAY_WORDS,
-            kind=GATEWAY,
-            max_payload=-1,
-            max_line=max(host.hub.options.max_control_line, GATEWAY_LINE_MAX),
-            log=host.log,
-            on_closed=self._closed,
-        )
+        self.end = end = gateway_end(host.hub, self, peer, host.log, self._closed)
         # What of the end never changes is the link's, too.
         self.cid, self.peer, self.outbox, self.link, self.parser = end.cid, peer, end.outbox, end.link, end.parser
         self.close, self.refuse, self.log = end.close, end.refuse, end.log
-        self.parser.named_accounts = True
         self.remote = remote
         self.address = address
         self.remote_id = ""
