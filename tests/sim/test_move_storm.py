@@ -9,10 +9,9 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
-from slipstream.replication import member_moves
 from slipstream.replication.group import Group
-from slipstream.replication.member_steps import next_step
 from slipstream.replication.meta.entries import Assignment
+from slipstream.replication.replica_files import ReplicaFiles
 from support.move_world import MovingStorm
 
 SEEDS = 40
@@ -24,22 +23,16 @@ def test_seeds_hold(block: int) -> None:
     acked = moves = 0
     for seed in range(block, SEEDS, BLOCKS):
         more: dict[str, Any] = {"padding": 3000, "max_msgs": 5} if seed % 3 == 2 else {}
-        storm = MovingStorm(seed, **more).run()
+        storm = MovingStorm(seed, copies=(1, 3)[seed % 2], **more).run()
         acked += len(storm.acked)
         moves += storm.moves
     assert acked > 20 and moves > 10  # there was something to lose, and much to do
 
 
-def back_at_once(node: int, members: Any, wanted: Any, move: int, ready: Any, gone: Any) -> Any:
-    """A server that left is a member again before it has removed what it had."""
-    del gone
-    return next_step(node, members, wanted, move, ready)
-
-
 MUTANTS: dict[str, tuple[Any, str, Any, int]] = {
     "servers that are not wanted leave at once": (Assignment, "hosts", property(lambda one: one.peers), 0),
-    "who forgot what it had votes all the same": (Group, "may_vote", property(lambda _: True), 21),
-    "who left is a member before its files are gone": (member_moves, "next_step", back_at_once, 15),
+    "who forgot what it had votes all the same": (Group, "may_vote", property(lambda _: True), 15),
+    "what was alone begins as an empty replica": (ReplicaFiles, "was_made", property(lambda _: True), 0),
 }
 """What is replaced, and the seed to look at first."""
 
@@ -50,7 +43,7 @@ def test_a_broken_promise_is_caught(mutant: str) -> None:
     with mock.patch.object(target, name, new):
         for seed in (first, *range(60)):
             try:
-                MovingStorm(seed).run()
+                MovingStorm(seed, copies=1 if target is ReplicaFiles else 3).run()
             except AssertionError:
                 return
     pytest.fail("nobody noticed")

@@ -16,7 +16,7 @@ from typing import Any
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.account.account import JetStreamAccount
-from slipstream.jetstream.account.server import JetStreamServer
+from slipstream.jetstream.account.server import ClusterFacts, JetStreamServer
 from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.subjects import API_SUBSCRIPTIONS
 from slipstream.jetstream.config.stored import to_stored
@@ -340,6 +340,7 @@ class World:
         disk_like: bool = False,
         stores: FakeStores | None = None,
         ports: FakePorts | None = None,
+        cluster: ClusterFacts | None = None,
         **facts: Any,
     ) -> None:
         self.ports = ports or FakePorts()
@@ -348,7 +349,7 @@ class World:
         self.facts = ServerFacts(name="SERVER", version=SERVER_VERSION, **facts)
         self.full: list[str] = []  # streams that found no space on the disk
         self.dropped: list[bool] = []  # calls that were too many, and whether they only look
-        server = JetStreamServer(self.facts, self.full.append)
+        server = JetStreamServer(self.facts, self.full.append, cluster)
         self.account = JetStreamAccount("$G", self.ports, server, self.stores, limits or AccountLimits())
         self.dispatcher = open_api(self.account, self.dropped.append)
         self.account.recover()

@@ -94,6 +94,11 @@ class Node:
     def leads(self) -> bool:
         return self.is_up and self.replica.stream is not None
 
+    @property
+    def term(self) -> int:
+        """Of the group, 0 if it takes no part in one."""
+        return self.replica.group.term if self.replica is not None and self.replica.group is not None else 0
+
     def settle(self) -> None:
         self.ports.settle()
 
@@ -270,8 +275,7 @@ class Cluster:
     def leader(self) -> Node:
         """The one that leads, in the latest term; there is one soon."""
         self.until(lambda: any(node.leads for node in self.up()))
-        found = [(node.replica.group.term, node) for node in self.up() if node.leads and node.replica.group is not None]
-        return max(found, key=lambda pair: pair[0])[1]
+        return max((node for node in self.up() if node.leads), key=lambda node: node.term)
 
     def publish(self, node: Node, payload: bytes = b"x", *, subject: str = "s.a", id_: str = "") -> bytes:
         """Where the ack will be."""
@@ -421,8 +425,8 @@ class Storm:
             cluster.cut.clear()
         elif chance < 0.15:
             for node in cluster.awake():
-                if node.leads and node.replica.group is not None:
-                    node.replica.group.transfer(rng.choice(cluster.ids))
+                if node.leads and node.term:
+                    node.member.transfer(rng.choice(cluster.ids))
 
     def collect(self) -> None:
         """Acks that have come; those of a server that died before are never seen."""

@@ -294,6 +294,10 @@ class StreamStores(Protocol):
         """
         ...
 
+    def detach(self, store: Store) -> str | None:
+        """A closed store is somebody else's from now on: its directory, None if it has none."""
+        ...
+
     def quarantined(self) -> list[str]:
         """Directories moved aside, for /healthz."""
         ...

@@ -41,7 +41,7 @@ from slipstream.replication.descriptions import (
     ListStreams,
 )
 from slipstream.replication.ids import short_id
-from slipstream.replication.meta.checks import AccountRules, changed_config, new_config, tier_of
+from slipstream.replication.meta.checks import AccountRules, changed_config, check_movable, new_config, tier_of
 from slipstream.replication.meta.entries import Assignment, stream_key
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.moves import changed_assignment, without_peer
@@ -165,8 +165,7 @@ class ClusterApi:
         peer = next((one for one in found.hosts if asked.peer in (self._node.name_of(one), short_id(one))), None)
         if peer is None:
             raise TableError(table.CLUSTER_PEER_NOT_MEMBER)
-        if not found.is_replicated:
-            raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
+        check_movable(found)
         wanted = without_peer(found, peer, meta.draft, self._node.around)
 
         def done(is_done: bool) -> None:

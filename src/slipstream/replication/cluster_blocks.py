@@ -35,7 +35,7 @@ class ClusterBlocks:
             return out
         replica = self._cluster.hosting.replica(account, stream)
         group = replica.group if replica is not None else None
-        if not assignment.is_replicated:
+        if len(assignment.hosts) == 1:
             out["leader"] = self._cluster.name_of(assignment.peers[0])
             return out
         out["raft_group"] = group_name(assignment.group, len(assignment.peers), assignment.config.storage)

@@ -51,6 +51,7 @@ class _Kept:
         "ended",
         "error",
         "host",
+        "is_alone",
         "is_begun",
         "leader",
         "leader_since_ns",
@@ -64,6 +65,7 @@ class _Kept:
         self.replica: StreamReplica | None = None
         self.host: ReplicaHost | None = None
         self.is_begun = False  # its files are being made, or were
+        self.is_alone = False  # ... as those of an ordinary stream
         self.ended = False
         self.left_by = 0  # ended by this wish; 0: for good
         self.error: str | None = None
@@ -117,6 +119,7 @@ class Hosting:
         self._leaderless = leaderless
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._ticks = 0
+        self._grouped = {int(name) for name in disk.list_dir(directory) if name.isdecimal()}  # groups that have files
         self._moving: set[tuple[str, str]] = set()  # of those: whose servers change
         self._going: set[int] = set()  # groups whose files are about to be removed
         self._left: dict[tuple[str, str], Left] = {}  # whose files were removed, which is to be said
@@ -262,6 +265,8 @@ class Hosting:
             self._moves.forget(assignment.group)
         if self._account(assignment.account) is None:
             return
+        if kept.is_alone and assignment.is_replicated:
+            kept.is_alone = kept.is_begun = False
         if kept.is_begun:
             self._follow_config(kept)
             self._look_at_direct(kept)
@@ -311,7 +316,9 @@ class Hosting:
         assignment, host = kept.assignment, self._account(kept.assignment.account)
         if host is None or assignment.restoring:
             return
-        kept.is_begun = True
+        if assignment.group in self._grouped:
+            return  # it has a group since, which this server has yet to hear of again
+        kept.is_begun = kept.is_alone = True
         if host.streams.get(assignment.name) is not None:
             self._follow_config(kept)
             return
@@ -332,14 +339,18 @@ class Hosting:
         if kept.is_begun or assignment.group in self._going:
             return  # the files of an earlier stay are removed first
         kept.is_begun = True
+        self._grouped.add(assignment.group)
         files = self._files(assignment)
         config = assignment.config
         if config.storage is StorageType.MEMORY:
             self._log("INF", assignment, "has copies: it counts as memory, and is kept in files")
         found: list[bool | StorageFault] = []
+        alone: list[str | None] = []  # where the stream is, if it was this server's alone
 
         def create() -> None:
             try:
+                if alone and not files.was_made:
+                    files.adopt(alone[0], self._node, move=assignment.move)
                 found.append(
                     files.create(
                         assignment.uid,
@@ -382,7 +393,15 @@ class Hosting:
                 )
                 kept.replica.start()
 
-        self._ports.run_blocking(create, created)
+        def detached(directory: str | None) -> None:
+            alone.append(directory)
+            self._ports.run_blocking(create, created)
+
+        host = self._account(assignment.account)
+        if assignment.founders == [self._node] and host is not None:
+            host.detach_stream(assignment.name, assignment.created_ns, detached)
+        else:
+            self._ports.run_blocking(create, created)
 
     def _scrub(self) -> None:
         """Damage is found while others still have what is lost."""

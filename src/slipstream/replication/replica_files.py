@@ -23,6 +23,7 @@ from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.replica_log import ReplicaLog
+from slipstream.jetstream.store.file.replica_shape import FIRST_TERM, shape_replica
 from slipstream.jetstream.store.file.segment_import import SegmentImport, remove_import, replace_by_import
 from slipstream.jetstream.store.file.segment_transfer import Membership
 from slipstream.jetstream.store.file.votes import VOTE_NAME, VoteFile, Votes
@@ -51,6 +52,12 @@ class ReplicaFiles:
     def is_there(self) -> bool:
         """Whether a replica was made here, or begun."""
         return VOTE_NAME in self._disk.list_dir(self.directory)
+
+    @property
+    def was_made(self) -> bool:
+        """Whether there is a replica, or was one that left."""
+        names = self._disk.list_dir(self.directory)
+        return _LEFT in names or (VOTE_NAME in names and self._disk.is_dir(self._log))
 
     def create(
         self,
@@ -92,14 +99,7 @@ class ReplicaFiles:
             disk = self._disk
             if self.is_there:  # begun, and cut short before anything was in it
                 disk.remove(f"{self.directory}/{VOTE_NAME}")
-            above = self.directory.rsplit("/", 1)[0]
-            while above and not disk.is_dir(above):
-                above = above.rsplit("/", 1)[0]
-            make_dirs(disk, self.directory, below=above)
-            while above:  # made at some start, perhaps just now, and a start does not wait for disks
-                above = above.rpartition("/")[0]
-                with suppress(PermissionError):  # not every directory up there is ours to open
-                    disk.sync_dir(above)
+            self._make_directory()
             if disk.is_dir(self._log):
                 self._remove_log()  # begun, and cut short
             FileStore.create(
@@ -112,6 +112,42 @@ class ReplicaFiles:
             return True
         except OSError as error:
             raise StorageFault(str(error), path=self.directory) from error
+
+    def adopt(self, directory: str | None, node: int, *, move: int) -> None:
+        """Have the stream in this directory, which was alone, be the first replica of a group: `node` is all of it.
+
+        A crash leaves the stream where it was, or here: the votes are written first, and say nothing without a log. One
+        name decides.
+
+        Raises:
+            StorageFault: the disk refused, it cannot be read, or there is no such stream.
+        """
+        disk = self._disk
+        try:
+            if disk.is_dir(self._log):
+                raise StorageFault("this replica was made, and its votes are gone", path=self.directory)
+            if directory is None:
+                raise StorageFault("the only copy of this stream is not here", path=self.directory)
+            frame = shape_replica(disk, directory, self._options())
+            self._make_directory()
+            votes = Votes(version=1, term=FIRST_TERM, vote=node, commit=frame, voters=[node], made_by=move)
+            self._votes.save(votes)
+            disk.rename(directory, self._log)
+            disk.sync_dir(self.directory)
+            disk.sync_dir(directory.rsplit("/", 1)[0])
+        except OSError as error:
+            raise StorageFault(str(error), path=self.directory) from error
+
+    def _make_directory(self) -> None:
+        """Durably, with those above it."""
+        disk, above = self._disk, self.directory.rsplit("/", 1)[0]
+        while above and not disk.is_dir(above):
+            above = above.rsplit("/", 1)[0]
+        make_dirs(disk, self.directory, below=above)
+        while above:  # made at some start, perhaps just now, and a start does not wait for disks
+            above = above.rpartition("/")[0]
+            with suppress(PermissionError):  # not every directory up there is ours to open
+                disk.sync_dir(above)
 
     def open(self, *, applied: int = 0) -> tuple[Votes, FileStore]:
         """The replica as it was left; `applied` is known to be committed, whatever the files say.

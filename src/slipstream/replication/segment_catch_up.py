@@ -89,6 +89,9 @@ class SegmentSender:
 
     def offer(self, to: int, store: FileStore, membership: Membership) -> None:
         """This node needs what frames cannot give; called again as long as it does."""
+        members = {*membership.voters, *membership.learners, *membership.outgoing}
+        for other in self._copies.keys() - members:  # they left meanwhile, and somebody else waits
+            self._copies.pop(other).export.close()
         now_ns, copy = self._ports.now_ns(), self._copies.get(to)
         if copy is not None:
             if not copy.is_busy and now_ns - copy.said_ns >= _AGAIN_NS:

@@ -102,6 +102,13 @@ def test_other_servers_and_another_number_of_copies() -> None:
     both = ask("S", num_replicas=5, placement=elsewhere)
     assert refusal(lambda: changed_config(both, there, rules()))[0] == 10123
     for asked in (ask("S", num_replicas=1), ask("T", num_replicas=3), ask("T", placement=elsewhere)):
+        assert changed_config(asked, there, rules())[1].name == asked.name
+    there.put(assignment("M", storage=StorageType.MEMORY))
+    there.put(assignment("H", metadata={"slipstream.chain": "blake2b"}))
+    for asked in (
+        ask("M", num_replicas=3, storage=StorageType.MEMORY),
+        ask("H", placement=elsewhere, metadata={"slipstream.chain": "blake2b"}),
+    ):
         assert refusal(lambda asked=asked: changed_config(asked, there, rules()))[0] == 10036
     there.put(wish(there.streams["S"], [3, 4, 5]))
     moving = ask("S", num_replicas=3, placement=elsewhere)

@@ -26,6 +26,39 @@ def test_a_stream_gets_other_servers(peers: tuple[int, ...]) -> None:
     assert {node.id for node in cluster.nodes.values() if "VOTE" in node.files} == set(peers)
 
 
+@pytest.mark.parametrize(
+    "peers", [(1, 2, 3), (1, 2, 3, 4, 5), (4,), (2, 3)], ids=lambda peers: "-".join(map(str, peers))
+)
+def test_one_copy_becomes_several_or_goes_elsewhere(peers: tuple[int, ...]) -> None:
+    cluster = MovingCluster(copies=1)
+    for n in range(20):
+        cluster.stored(b"%d" % n, id_=f"id-{n}")
+    old = cluster.leader
+    config = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    assert cluster.call(old, "CONSUMER.CREATE.S.C", config)["name"] == "C"
+    old.ports.route(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"_INBOX.m", None, b'{"batch":4}')
+    cluster.settle()
+    handed = [message for message in old.ports.delivered if message[0] == b"_INBOX.m"]
+    for message in handed[:3]:
+        assert message[2] is not None
+        old.ports.route(message[2], None, None, b"+ACK")
+    cluster.steps(2)
+    cluster.move(*peers)
+    cluster.until(cluster.settled, 300)
+    assert cluster.stored(b"again", id_="id-7") == {"stream": "S", "seq": 8, "duplicate": True}
+    assert cluster.stored(b"20")["seq"] == 21
+    info = cluster.call(cluster.leader, "CONSUMER.INFO.S.C")
+    assert info["ack_floor"] == info["ack_floor"] | {"consumer_seq": 3, "stream_seq": 3}
+    assert (info["num_ack_pending"], info["num_pending"]) == (1, 17)
+    assert [payload for _, _, payload in cluster.agree()] == [b"%d" % n for n in range(21)]
+    assert {node.id for node in cluster.nodes.values() if "VOTE" in node.files} == set(peers)
+    cluster.move(5)  # ... and one again
+    cluster.until(cluster.settled, 300)
+    assert cluster.stored(b"21")["seq"] == 22 and cluster.nodes[5].leads
+    cluster.kill(cluster.nodes[5], power=True)
+    assert len(cluster.agree()) == 22
+
+
 def test_a_second_wish_replaces_the_first_and_a_server_comes_back() -> None:
     cluster = MovingCluster()
     cluster.stored(b"one")

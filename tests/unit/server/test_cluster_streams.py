@@ -120,7 +120,6 @@ async def test_an_update_is_everywhere_and_leaders_step_down(servers: Trio) -> N
         changed = await call(client, "STREAM.UPDATE.S", **config, max_msgs=4)
         assert changed["config"]["max_msgs"] == 4 and changed["state"]["messages"] == 4
         for more, code in (
-            ({"num_replicas": 1}, 10036),
             ({"storage": "memory"}, 10052),
             ({"placement": {"tags": ["x"]}}, 10005),
         ):
@@ -170,6 +169,48 @@ async def test_a_stream_gets_other_servers(servers: Trio) -> None:
         refused = await call(client, "STREAM.PEER.REMOVE.S", peer=after["replicas"][0]["peer"])
         assert refused["error"] == {"code": 503, "err_code": 10075, "description": "peer remap failed"}
         await until(lambda: all(_caught_up(member, "S", 6) for member in servers.members), "all have all")
+    finally:
+        await client.close()
+
+
+async def test_one_copy_becomes_three_and_one_again(servers: Trio) -> None:
+    """The same messages, consumers and buckets, whatever the number of copies and wherever they are."""
+    client = await nats.connect(servers.members[0].url)
+    try:
+        js = client.jetstream()
+        await create(client, "S", 1)
+        for number in range(10):
+            await published(client, "S.x", b"%d" % number)
+        config = {"durable_name": "c", "ack_policy": "explicit"}
+        await call(client, "CONSUMER.CREATE.S.c", stream_name="S", config=config)
+        reader = await js.pull_subscribe_bind(consumer="c", stream="S")
+        for message in await reader.fetch(4):
+            await message.ack_sync()
+        bucket = await js.create_key_value(bucket="B")
+        await bucket.put("key", b"value")
+        for name, subjects in (("S", ["S.>"]), ("KV_B", ["$KV.B.>"])):
+            found = (await call(client, f"STREAM.INFO.{name}"))["config"]
+            changed = await call(client, f"STREAM.UPDATE.{name}", **{**found, "subjects": subjects, "num_replicas": 3})
+            assert changed["config"]["num_replicas"] == 3
+            await _settled(servers, name, 3)
+        await until(lambda: all(_caught_up(member, "S", 10) for member in servers.members), "all have all")
+        found = (await call(client, "STREAM.INFO.S"))["cluster"]
+        assert found["raft_group"].startswith("S-R3F-") and len(found["replicas"]) == 2
+        assert (await bucket.get("key")).value == b"value"
+        before = found["leader"]
+        info = (await call(client, "STREAM.INFO.S"))["config"]
+        await call(client, "STREAM.UPDATE.S", **{**info, "num_replicas": 1})
+        await _settled(servers, "S", 1)
+        found = (await call(client, "STREAM.INFO.S"))["cluster"]
+        assert set(found) == {"name", "leader"}
+        # ... and elsewhere.
+        assert (await call(client, "STREAM.PEER.REMOVE.S", peer=found["leader"]))["success"]
+        await _settled(servers, "S", 1)
+        after = (await call(client, "STREAM.INFO.S"))["cluster"]["leader"]
+        assert after != found["leader"] and before in ("n0", "n1", "n2")
+        assert await published(client, "S.x", b"10") == 11
+        reader = await js.pull_subscribe_bind(consumer="c", stream="S")
+        assert [message.data for message in await reader.fetch(7)] == [b"%d" % number for number in range(4, 11)]
     finally:
         await client.close()
 

@@ -302,7 +302,7 @@ class JetStreamAccount:
         """Another server may lead it now: it stops here, and nobody who waits is answered; or it is `deleted`."""
         stream = self._running.forget(name)
         if stream is not None:
-            self._running.stop(stream, deleted=deleted)
+            self._running.stop(stream, deleted=deleted, elsewhere=not deleted)
             self.holdings.give_back(name)
 
     def hold_stream(self, store: Store, replication: Replication) -> Stream:
@@ -336,6 +336,41 @@ class JetStreamAccount:
                 self._keep_offline(found, fault_of(error))
             stream = self.streams.get(config.name)
             done(stream or TableError(table.STREAM_OFFLINE_REASON, err=self.offline.get(config.name, "")))
+
+    def detach_stream(self, name: str, created_ns: int, done: Callable[[str | None], None]) -> None:
+        """Run a stream no more that was this server's alone; `done` gets its directory when nothing works on it.
+
+        Everything that was decided before is durable and answered; whoever asks meanwhile is answered by nobody. None:
+        there is no such stream, or it is in memory.
+        """
+        if self._busy.wait(name, lambda: self.detach_stream(name, created_ns, done)):
+            return
+        stream, found = self.streams.get(name), self._unassigned.get(name)
+        if stream is None:
+            if found is None or found.created_ns != created_ns:
+                done(None)
+                return
+            del self._unassigned[name]
+            self._close(name, found.store, done)
+            return
+
+        def end() -> None:
+            self.release_stream(name)
+            committer, close = stream.committer, partial(self._close, name, stream.store, done)
+            committer.when_quiet(lambda: committer.upkeep.when_quiet(close))
+
+        # Not among those who wait for the same commit: the others are answered first.
+        stream.after_commit(lambda _: self.ports.call_soon(end))
+        self._busy.take(name)
+
+    def _close(self, name: str, store: Store, done: Callable[[str | None], None]) -> None:
+        def closed() -> None:
+            self._busy.release(name)
+            done(self._stores.detach(store))
+
+        if name not in self._busy:
+            self._busy.take(name)
+        self.ports.run_blocking(store.close, closed)
 
     def drop_found(self, name: str, created_ns: int) -> None:
         """A stream that was found on disk and never ran here is gone: so are its files, if they are of that one."""

@@ -132,6 +132,10 @@ class DirectoryStores:
         except OSError as error:
             raise StorageFault(str(error), path=directory) from error
 
+    def detach(self, store: Store) -> str | None:
+        """See `StreamStores.detach`."""
+        return self._directories.pop(id(store), None)
+
     def recover(self) -> list[Recovered]:
         """See `StreamStores.recover`."""
         found: dict[str, Recovered] = {}

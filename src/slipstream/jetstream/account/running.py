@@ -80,9 +80,9 @@ class RunningStreams:
         self._names = None
         return self.by_name.pop(name, None)
 
-    def stop(self, stream: Stream, *, deleted: bool) -> None:
-        """End one that was taken out."""
-        stream.stop(deleted=deleted)
+    def stop(self, stream: Stream, *, deleted: bool, elsewhere: bool = False) -> None:
+        """End one that was taken out; see `Stream.stop`."""
+        stream.stop(deleted=deleted, elsewhere=elsewhere)
         call(self._ports, f"The end of stream '{stream.name}'", stream.health.report_size, 0)
         each(self._ports, f"The end of stream '{stream.name}'", self.on_stopped, stream)
         stream.appends.resources.release()

@@ -138,8 +138,11 @@ class Stream:
         self.committer.upkeep.start()
         self._expirer.run()
 
-    def stop(self, *, deleted: bool) -> None:
-        """Listen and answer no more. The store stays as it is; its owner closes or destroys it."""
+    def stop(self, *, deleted: bool, elsewhere: bool = False) -> None:
+        """Listen and answer no more. The store stays as it is; its owner closes or destroys it.
+
+        Whoever waits is told if it is `deleted`, or goes on `elsewhere`: as a stream with copies.
+        """
         if self._stopped:
             return
         self._stopped = True
@@ -151,7 +154,7 @@ class Stream:
             lambda: self.upstream.stop(deleted=deleted),
             lambda: self.interest.stop(deleted=deleted),
             self.slices.stop,
-            lambda: self.committer.stop(deleted=deleted),
+            lambda: self.committer.stop(deleted=deleted, elsewhere=elsewhere),
             self.holds.stop,
         ]
         if self._schedules is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import restore_failed
+from slipstream.jetstream.config.chained import is_chained
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import with_level
 from slipstream.jetstream.config.sources import check_filters
@@ -24,7 +25,7 @@ from slipstream.jetstream.ports import AccountLimits
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.state import AccountStreams
 
-__all__ = ["AccountRules", "changed_config", "new_config", "restored_config", "tier_of"]
+__all__ = ["AccountRules", "changed_config", "check_movable", "new_config", "restored_config", "tier_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +101,23 @@ def changed_config(
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
     if moved and scaled:
         raise TableError(table.STREAM_MOVE_AND_SCALE)
-    if scaled and config.storage is StorageType.MEMORY and min(config.num_replicas, old.num_replicas) <= 1:
-        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)  # one copy is in memory, several are in files (ADR 76)
     if moved and existing.is_moving:
         raise TableError(table.STREAM_MOVE_IN_PROGRESS, msg=f"{len(existing.moving_from)} servers still keep it")
-    if (moved or scaled) and min(config.num_replicas, old.num_replicas) <= 1:
-        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
+    if moved or scaled:
+        check_movable(existing)
     _check_limits(config, held, rules.limits, new=False)
     return config, existing
+
+
+def check_movable(existing: Assignment) -> None:
+    """Whether a stream can get other servers.
+
+    Raises:
+        TableError: 10036, its one copy is in memory (ADR 76), or has a hash chain.
+    """
+    alone = not existing.is_replicated
+    if alone and (existing.config.storage is StorageType.MEMORY or is_chained(existing.config)):
+        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
 
 
 def _refuse_unsupported(config: StreamConfig) -> None:

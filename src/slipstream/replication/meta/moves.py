@@ -142,4 +142,5 @@ def wish(assignment: Assignment, peers: Sequence[int]) -> Assignment:
         preferred=assignment.preferred if assignment.preferred in peers else peers[0],
         moving_from=assignment.hosts,
         move=assignment.move + 1,
+        founders=assignment.founders or assignment.peers,  # one copy becomes a group of one, and stays one
     )

@@ -148,12 +148,9 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     saved, states = 0, {}
     if applied is not None:
         saved, states = applied.frame, {key: list(parts) for key, parts in applied.states.items()}
-    if saved < first - 1:
-        raise StorageFault(f"what was applied before frame {first} cannot be read", path=directory)
     committed = max(committed, saved)
-    before = 0 if first == 1 else applied.term if applied is not None and saved == first - 1 else None
     places: list[FramePlace] = []
-    last_seq = verbatim[0].header.first_seq - 1
+    last_seq = before_seq = verbatim[0].header.first_seq - 1
     for segment in verbatim:
         data = disk.read(segment.path, 0, segment.end)
         for number, epoch, flags, offset, length in frame_heads(data, HEADER_BYTES, segment.header.salt):
@@ -163,20 +160,24 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
             if number != first + len(places) or end is None:
                 raise StorageFault(f"frame {first + len(places)} cannot be read", path=segment.path)
             last_seq = end[0]
+            if not epoch:  # written before there was a group: no entry
+                first, before_seq, places = number + 1, last_seq, []
+                continue
             unit = unit_of(number, flags, places[-1] if places else None)
             places.append(FramePlace(epoch, segment, offset, length, last_seq, end[1], *unit))
             if saved < number <= committed:
                 said = _said(data[offset : offset + length], segment.header.salt)
                 apply_states(states, [record for record in said if record[0] in (PUT, ADD, REMOVE)])
+    if saved < first - 1:
+        raise StorageFault(f"what was applied before frame {first} cannot be read", path=directory)
+    before = 0 if first == 1 else applied.term if applied is not None and saved == first - 1 else None
     last = first + len(places) - 1
     if not first - 1 <= committed <= last:
         raise StorageFault(f"frame {committed} was committed, and the log has {first} to {last}", path=directory)
     if committed >= first and places[committed - first].goes_on:
         committed = places[committed - first].unit - 1  # a unit is applied at its end
     if committed == last:
-        return RecoveredReplica(
-            whole, first, before, verbatim[0].header.first_seq - 1, places, committed, applied, states
-        )
+        return RecoveredReplica(whole, first, before, before_seq, places, committed, applied, states)
     behind = places[committed + 1 - first]
     part = recover_log(
         disk,
@@ -204,6 +205,4 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
         unapplied_seq=last_seq,
         unapplied_facts=unapplied,
     )
-    return RecoveredReplica(
-        limited, first, before, verbatim[0].header.first_seq - 1, places, committed, applied, states
-    )
+    return RecoveredReplica(limited, first, before, before_seq, places, committed, applied, states)

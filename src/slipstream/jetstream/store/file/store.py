@@ -381,6 +381,14 @@ class FileStore(IndexedReads):
                 pass
         self.state.closed = True
 
+    def commit_all(self) -> None:
+        """Commit what waits, and wait for it. Blocks.
+
+        Raises:
+            StorageFault: it failed.
+        """
+        self._commits.commit_now()
+
     def let_go(self) -> None:
         """Write nothing any more, not even what waits: the directory is opened anew."""
         self.state.closed = True

@@ -72,10 +72,12 @@ class Committer:
         "_point",
         "_ports",
         "_replication",
+        "_runs",
         "_start",
         "_stopped",
         "_store",
         "_sync_always",
+        "_when_quiet",
         "idle",
         "upkeep",
     )
@@ -105,6 +107,8 @@ class Committer:
         self._erasures = Erasures(store, ports, self._overwrite)
         self.upkeep = Upkeep(store, ports, listener, intake, self._erasures, self.wake)
         self._delayed_sync = DelayedSync(ports, sync_interval_ns, self._sync)
+        self._runs = False  # a commit does, in its thread
+        self._when_quiet: Callable[[], None] | None = None
         self._stopped = False
         self._more = False  # something changed after the commit in flight began
         self._at_end = guarded(self._commit, self._broke)
@@ -175,10 +179,11 @@ class Committer:
         """Call once everything decided before is committed and nothing is left of what was erased before."""
         self.after(lambda error: self._erasures.committed(effect, error))
 
-    def stop(self, *, deleted: bool) -> None:
+    def stop(self, *, deleted: bool, elsewhere: bool = False) -> None:
         """No more timers, no more acks. If the stream was deleted, whoever else waits is told so.
 
-        If another server may lead it now, those are told that: what they asked for may still come to be, or not.
+        If another server may lead it now, or it goes on in another way (`elsewhere`), those are told that: what they
+        asked for may still come to be, or not.
         """
         self._stopped = True
         self._intake.close()
@@ -187,7 +192,7 @@ class Committer:
         waiting = self._point.stop() + self._erasures.stop()
         if deleted:
             each(self._ports, "An answer of a deleted stream", waiting, TableError(table.STREAM_NOT_FOUND))
-        elif self._replication is not None:
+        elif elsewhere or self._replication is not None:
             each(self._ports, "An answer of a stream led elsewhere", waiting, TableError(table.CLUSTER_NOT_AVAIL))
 
     def _commit(self) -> None:
@@ -224,15 +229,27 @@ class Committer:
             self._finish(job, flushes=alone)
         else:
             # Last of all: the thread would only wait for the interpreter if there were more to do here.
+            self._runs = True
             ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))
 
+    def when_quiet(self, callback: Callable[[], None]) -> None:
+        """Call when no commit runs in its thread any more; only after `stop`, of a stream that was alone."""
+        assert self._stopped
+        if self._runs:
+            self._when_quiet = callback
+        else:
+            callback()
+
     def _finish(self, job: Job, *, flushes: bool = False) -> None:
+        self._runs = False
         fault = self._point.synced(job, flushes=flushes)
         if self._replication is not None:
             self._replication.synced(fault)
             if fault is not None:
                 return  # nobody is told that it did not happen: others may have it
         if self._stopped:
+            if self._when_quiet is not None:
+                self._when_quiet()
             return
         if fault is not None:
             self._failed(fault)
@@ -255,12 +272,15 @@ class Committer:
 
     def _broke(self, error: Exception) -> None:
         """A commit ended with an exception that nobody expected: as if the disk had failed, for what is known of it."""
+        self._runs = False
         self._ports.report("A commit", error)
         fault = fault_of(error)
         if self._replication is not None:
             self._replication.synced(fault)
             return
         if self._stopped:
+            if self._when_quiet is not None:
+                self._when_quiet()
             return
         call(self._ports, "What follows from a failed commit", self._store.give_up, fault)
         self._failed(fault)
