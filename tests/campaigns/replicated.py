@@ -1,6 +1,6 @@
 """Replicated streams on real processes: servers die, stand still and lose each other, and nothing acknowledged is lost.
 
-Each run starts a cluster in network rooms, publishes to a replicated stream and writes to a replicated bucket from
+Each run starts a cluster in network namespaces, publishes to a replicated stream and writes to a replicated bucket from
 clients of every server, and lets trouble happen meanwhile. Then all is healed, and every server in turn leads and is
 asked for everything:
 
@@ -39,7 +39,7 @@ from nats.js.kv import KeyValue
 
 from campaigns.kv_history import PUT, READ, Event, History
 from campaigns.runs import Figures
-from support.network_rooms import Rooms
+from support.network_namespaces import NetworkNamespaces
 from support.servers import server_binary
 
 TROUBLES: Final = ("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader")
@@ -62,32 +62,32 @@ class Replicated:
 
 
 class Node:
-    """One server of the cluster, in its room."""
+    """One server of the cluster, in its namespace."""
 
-    def __init__(self, rooms: Rooms, number: int, kind: str, directory: Path) -> None:
+    def __init__(self, namespaces: NetworkNamespaces, number: int, kind: str, directory: Path) -> None:
         self.number = number
         self.name = f"n{number}"
-        self.url = f"nats://{rooms.address(number)}:4222"
+        self.url = f"nats://{namespaces.address(number)}:4222"
         self._binary = "nats-server" if kind == "n" else str(server_binary("ours"))
-        self._rooms = rooms
+        self._namespaces = namespaces
         self.store = directory / self.name
         self._log = directory / f"{self.name}.log"
         self._conf = directory / f"{self.name}.conf"
-        routes = ", ".join(f"nats://{rooms.address(other)}:6222" for other in range(rooms.count))
+        routes = ", ".join(f"nats://{namespaces.address(other)}:6222" for other in range(namespaces.count))
         sync = "sync_interval: always" if kind == "n" else ""
         self._conf.write_text(
             f"server_name: {self.name}\nlisten: 0.0.0.0:4222\n"
             f"jetstream {{ store_dir: '{self.store}'\n{sync} }}\n"
             f"cluster {{ name: C, listen: 0.0.0.0:6222, routes: [{routes}]\n"
-            f" advertise: '{rooms.address(number)}:6222' }}\n"
-            f"client_advertise: '{rooms.address(number)}:4222'\n"
+            f" advertise: '{namespaces.address(number)}:6222' }}\n"
+            f"client_advertise: '{namespaces.address(number)}:4222'\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Run it."""
         with self._log.open("ab") as log:
-            words = self._rooms.command(self.number, self._binary, "-c", str(self._conf))
+            words = self._namespaces.command(self.number, self._binary, "-c", str(self._conf))
             self._process = subprocess.Popen(words, stdout=log, stderr=log)
 
     @property
@@ -133,9 +133,9 @@ class Trial:
 
     async def run(self, seconds: float, troubles: tuple[str, ...] = TROUBLES) -> Replicated:
         """So long under load; then everything is checked."""
-        with Rooms(self._count) as rooms:
-            self._rooms = rooms
-            self.nodes = [Node(rooms, number, self._kind, self._directory) for number in range(self._count)]
+        with NetworkNamespaces(self._count) as namespaces:
+            self._namespaces = namespaces
+            self.nodes = [Node(namespaces, number, self._kind, self._directory) for number in range(self._count)]
             try:
                 for node in self.nodes:
                     node.start()
@@ -263,9 +263,9 @@ class Trial:
                 await asyncio.sleep(lasts)
                 chosen.send(signal.SIGCONT)
             elif trouble.startswith("split"):
-                self._rooms.split({chosen.number})
+                self._namespaces.split({chosen.number})
                 await asyncio.sleep(lasts)
-                self._rooms.heal()
+                self._namespaces.heal()
             else:
                 assert trouble.startswith("wipe")
                 chosen.kill()

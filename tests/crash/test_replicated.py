@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("slipstream_raft")
 
 from campaigns.replicated import Trial, control_run
-from support.network_rooms import can_have_rooms
+from support.network_namespaces import can_have_namespaces
 
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not can_have_rooms(), reason="network namespaces cannot be made here"),
+    pytest.mark.skipif(not can_have_namespaces(), reason="network namespaces cannot be made here"),
 ]
 
 

@@ -14,12 +14,12 @@ import shutil
 import subprocess
 from itertools import combinations, count
 
-__all__ = ["Rooms", "can_have_rooms"]
+__all__ = ["NetworkNamespaces", "can_have_namespaces"]
 
 _NUMBERS = count()
 
 
-def can_have_rooms() -> bool:
+def can_have_namespaces() -> bool:
     """Whether this machine lets us make namespaces."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
@@ -29,18 +29,18 @@ def can_have_rooms() -> bool:
     return made
 
 
-class Rooms:
+class NetworkNamespaces:
     """So many namespaces on one bridge."""
 
-    def __init__(self, rooms: int) -> None:
+    def __init__(self, count: int) -> None:
         # What is removed is gone a moment later: names and addresses are not used again.
         number = next(_NUMBERS)
         self._tag = f"s{os.getpid() % 100_000}x{number}"
         self._net = f"10.{77 + number % 100}.{os.getpid() % 250}"
-        self.count = rooms
+        self.count = count
         self._cut: set[tuple[int, int]] = set()
 
-    def __enter__(self) -> Rooms:
+    def __enter__(self) -> NetworkNamespaces:
         try:
             self._make()
         except BaseException:
@@ -52,30 +52,30 @@ class Rooms:
         self._ip("link", "add", f"{self._tag}b", "type", "bridge")
         self._ip("addr", "add", f"{self._net}.254/24", "dev", f"{self._tag}b")
         self._ip("link", "set", f"{self._tag}b", "up")
-        for room in range(self.count):
-            name, outside = self._name(room), f"{self._tag}v{room}"
+        for namespace in range(self.count):
+            name, outside = self._name(namespace), f"{self._tag}v{namespace}"
             self._ip("netns", "add", name)
             self._ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", name)
             self._ip("link", "set", outside, "master", f"{self._tag}b", "up")
-            self._inside(room, "addr", "add", f"{self.address(room)}/24", "dev", "eth0")
-            self._inside(room, "link", "set", "eth0", "up")
-            self._inside(room, "link", "set", "lo", "up")
+            self._inside(namespace, "addr", "add", f"{self.address(namespace)}/24", "dev", "eth0")
+            self._inside(namespace, "link", "set", "eth0", "up")
+            self._inside(namespace, "link", "set", "lo", "up")
 
     def __exit__(self, *_exc: object) -> None:
-        for room in range(self.count):
-            subprocess.run(["ip", "netns", "del", self._name(room)], capture_output=True, check=False)
+        for namespace in range(self.count):
+            subprocess.run(["ip", "netns", "del", self._name(namespace)], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", f"{self._tag}b"], capture_output=True, check=False)
 
-    def address(self, room: int) -> str:
-        """Where the server of a room is found."""
-        return f"{self._net}.{room + 1}"
+    def address(self, namespace: int) -> str:
+        """Where the server of a namespace is found."""
+        return f"{self._net}.{namespace + 1}"
 
-    def command(self, room: int, *words: str) -> list[str]:
-        """A command line that runs in a room."""
-        return ["ip", "netns", "exec", self._name(room), *words]
+    def command(self, namespace: int, *words: str) -> list[str]:
+        """A command line that runs in a namespace."""
+        return ["ip", "netns", "exec", self._name(namespace), *words]
 
     def cut(self, one: int, other: int) -> None:
-        """Let nothing pass between two rooms."""
+        """Let nothing pass between two namespaces."""
         pair = (min(one, other), max(one, other))
         if pair not in self._cut:
             self._cut.add(pair)
@@ -83,7 +83,7 @@ class Rooms:
                 self._inside(here, "route", "add", "blackhole", f"{self.address(there)}/32")
 
     def split(self, side: set[int]) -> None:
-        """Cut these rooms off from all others."""
+        """Cut these namespaces off from all others."""
         for one, other in combinations(range(self.count), 2):
             if (one in side) != (other in side):
                 self.cut(one, other)
@@ -95,11 +95,11 @@ class Rooms:
                 self._inside(here, "route", "del", "blackhole", f"{self.address(there)}/32")
         self._cut.clear()
 
-    def _name(self, room: int) -> str:
-        return f"{self._tag}n{room}"
+    def _name(self, namespace: int) -> str:
+        return f"{self._tag}n{namespace}"
 
-    def _inside(self, room: int, *words: str) -> None:
-        self._ip("-n", self._name(room), *words)
+    def _inside(self, namespace: int, *words: str) -> None:
+        self._ip("-n", self._name(namespace), *words)
 
     def _ip(self, *words: str) -> None:
         subprocess.run(["ip", *words], check=True, capture_output=True)
