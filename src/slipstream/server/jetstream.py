@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slipstream.config.jetstream_options import JetStreamAuditOptions, JetStreamBatchLimitsOptions
+from slipstream.config.jetstream_options import JetStreamAuditOptions
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.account.directory import DirectoryStores, account_directory
@@ -24,7 +24,7 @@ from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.subjects import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
 from slipstream.jetstream.api.trail import AuditTrail, audit_stream_config
 from slipstream.jetstream.config.packing import codec_of
-from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
+from slipstream.jetstream.ports import AccountLimits
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
@@ -32,18 +32,16 @@ from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.kernels.subjects.subject import matches
 from slipstream.server.file_threads import FileWork
 from slipstream.server.jetstream_ports import AccountPorts
+from slipstream.server.jetstream_settings import account_limits, server_facts
 from slipstream.server.jetstream_system import SystemApi
-from slipstream.server.memory import HELD_MEMORY_SHARE, memory_bytes
 from slipstream.server.signing import ServerKey
-from slipstream.server.storage import Storage, disk_share, memory_share
-from slipstream.version import SERVER_VERSION
+from slipstream.server.storage import Storage
 
 if TYPE_CHECKING:
     import asyncio
 
     from slipstream.accounts.account import Callback
     from slipstream.accounts.member import Member
-    from slipstream.config.account_options import AccountJetStreamOptions
     from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.config.structs import StreamConfig
     from slipstream.jetstream.store.file.disk import Disk
@@ -93,7 +91,7 @@ class JetStreamRunner:
         self.directory = storage.directory
         self._reserve = Reserve(self._disk, self.directory)
         self._signer = ServerKey(self._disk, self.directory)
-        self.facts = _server_facts(server, self.directory)
+        self.facts = server_facts(server, self.directory)
         self.accounts: dict[str, JetStreamAccount] = {}
         self.cluster = self._join_cluster()
         """The cluster that streams are spread over; None: this server is alone."""
@@ -171,7 +169,7 @@ class JetStreamRunner:
         wanted: dict[str, AccountLimits | None] = {GLOBAL_ACCOUNT: None}
         for account in options.accounts:
             if account.name != options.system_account_name:
-                wanted[account.name] = None if account.jetstream is None else _limits(account.jetstream)
+                wanted[account.name] = None if account.jetstream is None else account_limits(account.jetstream)
         return wanted
 
     def _is_token_account(self, name: str) -> bool:
@@ -188,7 +186,7 @@ class JetStreamRunner:
 
     def _limits_of(self, name: str) -> AccountLimits | None:
         options = self._server.hub.topology.graph.accounts[name].options.jetstream
-        return None if options is None else _limits(options)
+        return None if options is None else account_limits(options)
 
     def accounts_changed(self, names: Iterable[str]) -> None:
         """Accounts of operator mode came, or have other limits now."""
@@ -420,57 +418,5 @@ class JetStreamRunner:
         )
 
 
-def _server_facts(server: Server, directory: str) -> ServerFacts:
-    options = server.options.jetstream
-    limits = options.limits
-    return ServerFacts(
-        name=server.identity.name,
-        version=SERVER_VERSION,
-        domain=options.domain,
-        max_memory=options.max_memory_store if options.max_memory_store >= 0 else memory_share(),
-        max_storage=options.max_file_store if options.max_file_store >= 0 else disk_share(directory),
-        duplicate_window_max_ns=limits.duplicate_window_ns,
-        sync_always=options.sync_always,
-        sync_interval_ns=options.sync_interval_ns,
-        max_pending_bytes=server.options.max_pending,
-        max_payload_bytes=server.options.max_payload,
-        max_held_bytes=int(memory_bytes() * HELD_MEMORY_SHARE),
-        max_ack_pending=limits.max_ack_pending,
-        max_request_batch=limits.max_request_batch,
-        strict=options.strict,
-        max_buffered_msgs=options.max_buffered_msgs,
-        max_buffered_bytes=options.max_buffered_size,
-        request_queue_limit=options.request_queue_limit,
-        info_queue_limit=options.info_queue_limit,
-        batches=_batch_limits(limits.batch),
-    )
-
-
-def _batch_limits(options: JetStreamBatchLimitsOptions) -> BatchLimits:
-    """What is configured, for both kinds of batches; the defaults differ."""
-    limits = BatchLimits()
-    if options.max_inflight_per_stream > 0:
-        limits.atomic_per_stream_max = limits.fast_per_stream_max = options.max_inflight_per_stream
-    if options.max_inflight_total > 0:
-        limits.atomic_max = limits.fast_max = options.max_inflight_total
-    limits.msgs_max = options.max_msgs if options.max_msgs > 0 else limits.msgs_max
-    limits.timeout_ns = options.timeout_ns if options.timeout_ns > 0 else limits.timeout_ns
-    return limits
-
-
 def _given(configured: int, otherwise: int) -> int:
     return configured if configured >= 0 else otherwise
-
-
-def _limits(options: AccountJetStreamOptions) -> AccountLimits:
-    return AccountLimits(
-        max_memory=options.max_memory,
-        max_storage=options.max_store,
-        max_streams=options.max_streams,
-        max_consumers=options.max_consumers,
-        max_ack_pending=options.max_ack_pending,
-        memory_max_stream_bytes=options.mem_max_stream_bytes,
-        storage_max_stream_bytes=options.disk_max_stream_bytes,
-        max_bytes_required=options.max_bytes_required,
-        tiers={name: _limits(tier) for name, tier in options.tiers.items()},
-    )
