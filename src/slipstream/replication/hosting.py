@@ -189,12 +189,14 @@ class Hosting:
         return [(assignment, group) for assignment, group in self.groups() if group.is_leader]
 
     def view(self, account: str, name: str) -> StreamRole | None:
-        """What this server knows of a stream that is kept here; None: it is not."""
+        """What this server knows of a stream that is kept here; None: it is not, or its replica takes no part now."""
         kept = self._kept.get((account, name))
         if kept is None:
             return None
         if self.led(account, name) is not None:
             return StreamRole.LED_HERE
+        if kept.replica is not None and kept.replica.group is None:
+            return None  # it opens its files, or has failed: that nobody leads cannot be said from here
         return StreamRole.LEADERLESS if kept.leaderless_ticks >= _LEADERLESS_TICKS else StreamRole.ELSEWHERE
 
     def is_up_to_date(self, assignment: Assignment) -> Stream | None:
@@ -230,7 +232,7 @@ class Hosting:
             if kept.replica is not None:
                 kept.replica.look()
             group = kept.replica.group if kept.replica is not None else None
-            has_leader = kept.replica is None or (group is not None and group.leader != NO_NODE)
+            has_leader = group is None or group.leader != NO_NODE
             before = kept.leaderless_ticks
             kept.leaderless_ticks = 0 if has_leader else before + _LOOK_TICKS
             if before < _LEADERLESS_TICKS <= kept.leaderless_ticks:
