@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.keys import USER_KEY, USER_SEED
+from support.ports import free_port
 from support.servers import Launcher
 
 SOURCES = Path(__file__).resolve().parent.parent / "js"
@@ -150,3 +151,29 @@ def test_reconnect(js: Path, launcher: Launcher) -> None:
             assert node.wait(NODE_TIMEOUT_S) == 0
         finally:
             node.kill()
+
+
+def test_many_servers(js: Path, launcher: Launcher) -> None:
+    """The client hears of the cluster's other server, moves to it, and has the JetStream of a hub through its leaf."""
+    routes = [free_port(), free_port()]
+    servers = [
+        launcher.fresh(
+            f'server_name: s{at}\ncluster {{ name: C, listen: "127.0.0.1:{routes[at]}", '
+            f'routes: ["nats://127.0.0.1:{routes[1 - at]}"] }}'
+        )
+        for at in range(2)
+    ]
+    leaf_port = free_port()
+    launcher.fresh(f'jetstream {{ store_dir: js, domain: hub }}\nleafnodes {{ listen: "127.0.0.1:{leaf_port}" }}')
+    leaf = launcher.fresh(f'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{leaf_port}" }} ] }}')
+    command = ["node", "servers.mjs", f"127.0.0.1:{servers[0].port}", f"127.0.0.1:{leaf.port}"]
+    with subprocess.Popen(command, cwd=js, stdout=subprocess.PIPE, text=True) as node:
+        try:
+            assert node.stdout is not None
+            assert node.stdout.readline() == "heard\n"
+            servers[0].kill()
+            found = json.loads(node.stdout.readline())
+            assert node.wait(NODE_TIMEOUT_S) == 0
+        finally:
+            node.kill()
+    assert found == {"cluster": [2, True, "here"], "domain": ["hub", [1, 2, 3], ["0", "1", "2"], "v"]}
