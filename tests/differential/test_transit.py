@@ -56,21 +56,24 @@ STRANGERS = st.sampled_from(
         Record(3, 2, b"k", b"h", b"", kind=13),
     ]
 )
+ROOMS = st.sampled_from([0, 24])
 RECORDS = st.lists(st.one_of(MESSAGES, FACTS), min_size=1, max_size=5)
 
 
-@given(RECORDS, NUMBERS, NUMBERS, SALTS, SALTS, st.sampled_from([0, 1, 3, 5, 7]))
+@given(RECORDS, NUMBERS, NUMBERS, SALTS, SALTS, st.sampled_from([0, 1, 3, 5, 7]), ROOMS, ROOMS)
 def test_every_copy_seals_to_the_same_bytes(
-    records: list[Record], no: int, epoch: int, one: int, other: int, flags: int
+    records: list[Record], no: int, epoch: int, one: int, other: int, flags: int, room_here: int, room_there: int
 ) -> None:
-    here = encode_frame(records, no=no, salt=one, synced_upto=no - 1, epoch=epoch, flags=flags)
+    here = encode_frame(records, no=no, salt=one, synced_upto=no - 1, epoch=epoch, flags=flags, room=room_here)
     travels = pack_frame(b"before.." + here + b"behind", 8, one)
     assert travels is not None and travels == packed(here, one)
-    there = unpack_frame(travels, no, epoch, 3, other)
-    assert there is not None and there == opened(travels, no, epoch, 3, other)
-    assert pack_frame(there, 0, other) == travels and len(there) == len(here)
+    there = unpack_frame(travels, no, epoch, 3, other, room_there)
+    assert there is not None and there == opened(travels, no, epoch, 3, other, room_there)
+    assert pack_frame(there, 0, other) == travels and len(there) - room_there == len(here) - room_here
     if not any(record.kind in (7, 8) for record in records):
-        assert there == encode_frame(records, no=no, salt=other, synced_upto=3, epoch=epoch, flags=flags)
+        assert there == encode_frame(
+            records, no=no, salt=other, synced_upto=3, epoch=epoch, flags=flags, room=room_there
+        )
     for wrong in ((no + 1, epoch), (no, epoch + 1)):
         assert unpack_frame(travels, *wrong, 3, other) is None
 

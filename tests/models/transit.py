@@ -18,11 +18,13 @@ def packed(data: bytes, salt: int) -> bytes | None:
     if head is None or head[1] > len(data) or head[5] & LOCAL:
         return None
     body = _rekeyed(data[64 : head[1]], head[4], salt, 0)
-    return None if body is None else _frame(head, body, 0, 0)
+    if body is None or head[1] - 64 - len(body) > 256:
+        return None
+    return _frame(head, body, 0, 0)
 
 
-def opened(data: bytes, no: int, epoch: int, synced_upto: int, salt: int) -> bytes | None:
-    """A packed frame as it lies in a segment."""
+def opened(data: bytes, no: int, epoch: int, synced_upto: int, salt: int, room: int = 0) -> bytes | None:
+    """A packed frame as it lies in a segment, with so much room at its end."""
     head = _head_of(data, 0)
     if head is None:
         return None
@@ -32,9 +34,9 @@ def opened(data: bytes, no: int, epoch: int, synced_upto: int, salt: int) -> byt
     if flags > 7 or (flags and not flags & UNIT):
         return None
     body = _rekeyed(data[64:], count, 0, salt)
-    if not body or struct.unpack_from("<Q", body, 8)[0] != first_seq:
+    if not body or len(body) != len(data) - 64 or struct.unpack_from("<Q", body, 8)[0] != first_seq:
         return None
-    return _frame(head, body, synced_upto, salt)
+    return _frame(head, body + bytes(room), synced_upto, salt)
 
 
 def _head_of(data: bytes, salt: int) -> tuple[int, ...] | None:
@@ -47,13 +49,13 @@ def _head_of(data: bytes, salt: int) -> tuple[int, ...] | None:
 
 def _frame(head: tuple[int, ...], body: bytes, synced_upto: int, salt: int) -> bytes:
     low = salt & 0xFFFFFFFF
-    packed = FRAME.pack(MAGIC ^ low, *head[1:6], synced_upto, *head[7:])
+    packed = FRAME.pack(MAGIC ^ low, 64 + len(body), *head[2:6], synced_upto, *head[7:])
     return packed + struct.pack("<I", crc32c(packed, low)) + body
 
 
 def _rekeyed(body: bytes, count: int, old: int, new: int) -> bytes | None:
     out, at = b"", 0
-    while at < len(body):
+    while count:
         if len(body) - at < 32:
             return None
         checksum, headers, seq, _ts, subject, flags, payload = _HEAD.unpack_from(body, at)
@@ -85,4 +87,4 @@ def _rekeyed(body: bytes, count: int, old: int, new: int) -> bytes | None:
         out += struct.pack("<I", crc32c(covered, new & 0xFFFFFFFF)) + covered + bytes(stop - end)
         at = stop
         count -= 1
-    return out if count == 0 else None
+    return out

@@ -91,8 +91,8 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     (
         "jetstream",
-        lambda o: o.replicates and o.jetstream.encrypts,
-        "JetStream on a server of a cluster cannot be encrypted at rest yet",
+        lambda o: o.replicates and o.jetstream.decrypt,
+        "encryption of a server of a cluster cannot be turned off in place: start it with an empty store_dir",
     ),
     (
         "jetstream",

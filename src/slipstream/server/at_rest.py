@@ -25,6 +25,7 @@ from slipstream.jetstream.store.sealed.forms import is_sealed_file, walk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
 from slipstream.jetstream.store.sealed.marker import MARKER, MarkState, check_keys, remove_mark, write_mark
 from slipstream.jetstream.store.sealed.rotation import rotate
+from slipstream.server.storage import CLUSTER_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,8 +89,15 @@ class AtRest:
 
         Raises:
             OSError: the disk refused.
-            StorageFault: two directories are of the same account.
+            StorageFault: two directories are of the same account, or this is a server of a cluster, whose logs are
+                encrypted from their beginning or not at all.
         """
+        if self._raw.is_dir(f"{root}/{CLUSTER_DIRECTORY}"):
+            raise StorageFault(
+                "a server of a cluster is encrypted from its first start on, or never: "
+                "give it an empty directory, and it gets its copies from the others",
+                path=root,
+            )
         write_mark(self._raw, root, KeyRing(self._keys.key, None, secrets.token_bytes), self._state)
         hidden = {self._keys.key.directory_name(name): name for name in accounts}
         for directory, names in walk(self._raw, root, _DEPTH_OF_PARTS):

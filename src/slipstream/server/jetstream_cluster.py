@@ -20,6 +20,7 @@ from slipstream.replication.meta.log import check_log
 from slipstream.replication.meta.promise_file import INCARNATION_BYTES, PromiseFile
 from slipstream.replication.restore_api import ClusterRestoreApi
 from slipstream.server.cluster_node import ClusterNode
+from slipstream.server.storage import CLUSTER_DIRECTORY
 
 if TYPE_CHECKING:
     from slipstream.jetstream.account.account import JetStreamAccount
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
     from slipstream.links.routes.mesh import Mesh
     from slipstream.server.server import Server
 
-__all__ = ["CLUSTER_DIRECTORY", "JetStreamCluster"]
+__all__ = ["JetStreamCluster"]
 
-CLUSTER_DIRECTORY: Final = "+cluster"
-"""Beside the directories of accounts, whose names have no such character."""
 _HAND_OVER_S: Final = 2.0  # then the others find out by themselves, as after a death
 _LOOK_S: Final = 0.01
 

@@ -156,7 +156,7 @@ class JetStreamSwitch:
             options.jetstream,
             RealDisk(),
             storage.directory,
-            has_streams=storage.has_streams,
+            has_streams=storage.has_streams or storage.is_of_cluster,
             accounts=[GLOBAL_ACCOUNT, *(account.name for account in options.accounts)],
             log=self._server.log,
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slipstream.errors import StorageFault
 from slipstream.server.foreign_store import refuse_foreign_store
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from slipstream.config.jetstream_options import JetStreamOptions
 
-__all__ = ["Storage", "announce", "disk_share", "memory_share", "take_storage"]
+__all__ = ["CLUSTER_DIRECTORY", "Storage", "announce", "disk_share", "memory_share", "take_storage"]
 
+CLUSTER_DIRECTORY: Final = "+cluster"
+"""Of a server of a cluster, beside the directories of accounts, whose names have no such character."""
 _DEFAULT = "nats"
 _DEFAULTS_MAX = 1000  # servers on one machine that were given no directory
 
@@ -54,6 +56,11 @@ class Storage:
     def is_encrypted(self) -> bool:
         """Whether it says that it is."""
         return os.path.lexists(os.path.join(self.directory, "ENCRYPTION"))
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether a server of a cluster has used it."""
+        return CLUSTER_DIRECTORY in self.directories
 
     @property
     def has_streams(self) -> bool:

@@ -9,7 +9,6 @@ import pytest
 from models.records import Record, encode_frame
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.disk import Seal
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
 from slipstream.testing.sim_disk import SimDisk
@@ -194,11 +193,3 @@ def test_a_log_that_begins_with_a_later_sequence() -> None:
     store.replica.commit(1)
     assert (store.first_seq, store.committed_seq) == (100, 100)
     assert FileStore.open(disk.kill(), DIRECTORY, chosen, committed=1).first_seq == 100
-
-
-def test_an_encrypted_disk_is_refused() -> None:
-    class Encrypted(SimDisk):
-        seal = Seal(cipher=1, frame_room=24)
-
-    with pytest.raises(StorageFault, match="cannot be encrypted at rest yet"):
-        FileStore.create(Encrypted(), DIRECTORY, uid=UID, config=b"{}", options=replace(options(), replicated=True))

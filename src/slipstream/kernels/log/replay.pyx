@@ -20,6 +20,9 @@ from slipstream.kernels.log.record cimport (
 )
 from slipstream.kernels.log.segscan cimport SEQ_TOP
 
+cdef enum:
+    FRAME_ROOM_MAX = 256  # for a seal, at the end of a frame
+
 cdef uint64_t OFFSET_MAX = 0xFFFFFFFF  # of a record in its segment
 
 
@@ -50,14 +53,15 @@ def replay_frame(
     cdef uint64_t last_seq = index.last_seq, seq
     cdef int64_t last_ts = 0
     cdef uint16_t flags, slen
-    cdef uint32_t hlen, plen, length
+    cdef uint32_t hlen, plen, length, count
     cdef list controls = [], expiries = []
     if not read_at(data, pos, salt, &frame) or offset + frame.length > OFFSET_MAX:
         return None
     p = <const unsigned char *>PyBytes_AS_STRING(data) + pos
     if not is_sound(p, &frame, salt, &last_seq, &last_ts):
         return None
-    while at < frame.length:
+    count = frame.count
+    while count:
         q = p + at
         size = record_size(q, frame.length - at, <uint32_t>salt)
         flags, slen, hlen, plen, seq = get16(q + 26), get16(q + 24), get32(q + 4), get32(q + 28), get64(q + 8)
@@ -82,6 +86,7 @@ def replay_frame(
                 PyBytes_FromStringAndSize(<const char *>body + slen + hlen, plen),
             ))
         at += size
+        count -= 1
     return controls, expiries
 
 
@@ -97,16 +102,18 @@ cdef bint read_at(bytes data, Py_ssize_t pos, uint64_t salt, Frame *frame) noexc
 cdef bint is_sound(
     const unsigned char *p, Frame *frame, uint64_t salt, uint64_t *last_seq, int64_t *last_ts
 ) noexcept nogil:
-    """Whether records fill the frame and sequences go on; the last of them."""
+    """Whether records fill the frame, but for room for a seal, and sequences go on; the last of them."""
     cdef Py_ssize_t at = FRAME_HEAD, size
     cdef const unsigned char *q
     cdef uint32_t count = frame.count
     cdef uint64_t seq, to
     cdef uint16_t flags
-    while at < frame.length:
+    while count:
+        if at >= <Py_ssize_t>frame.length:
+            return False
         q = p + at
         size = record_size(q, frame.length - at, <uint32_t>salt)
-        if size == 0 or size % 8 or count == 0:
+        if size == 0 or size % 8:
             return False
         flags, seq = get16(q + 26), get64(q + 8)
         if (flags & KIND_MASK) == KIND_MSG:
@@ -133,4 +140,4 @@ cdef bint is_sound(
             last_seq[0] = seq - 1
         at += size
         count -= 1
-    return count == 0
+    return <Py_ssize_t>frame.length - at <= FRAME_ROOM_MAX

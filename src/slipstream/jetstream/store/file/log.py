@@ -221,18 +221,18 @@ class SegmentedLog:
                     notes[key] = value  # empty: it says that there is none, as the record does
         return config, notes
 
-    def put_frame(self, packed: bytes, frame_no: int, epoch: int) -> tuple[Segment, int] | None:
-        """Add a frame that another replica made, as it is: nothing of it is indexed. Where it lies.
+    def put_frame(self, packed: bytes, frame_no: int, epoch: int) -> tuple[Segment, int, int] | None:
+        """Add a frame that another replica made, as it is: nothing of it is indexed. Where it lies, and its length.
 
         None, and nothing was done: it is not the frame with this number and epoch.
         """
-        writer = self.writer
+        writer, seal = self.writer, self._disk.seal
         if writer.position + len(packed) > writer.limit and writer.frame_no > self.active.header.frame_no:
             self.roll()
         if writer.pending_bytes:
             self._queue_writer(closes=False)  # the head of the segment
         segment, offset = self.active, writer.position
-        frame = unpack_frame(packed, frame_no, epoch, writer.synced_upto, segment.header.salt)
+        frame = unpack_frame(packed, frame_no, epoch, writer.synced_upto, segment.header.salt, seal.frame_room)
         if frame is None:
             return None
         self._queue.append(SegmentWrite(segment, offset, frame, writer.limit))
@@ -240,8 +240,10 @@ class SegmentedLog:
         self._tail_bytes += len(frame)
         self.manifest_due = True
         segment.end = offset + len(frame)
-        writer.open_segment(segment.id, segment.header.salt, segment.end, writer.limit, frame_no)
-        return segment, offset
+        writer.open_segment(
+            segment.id, segment.header.salt, segment.end, writer.limit, frame_no, seal.frame_room, seal.frame_bytes
+        )
+        return segment, offset, len(frame)
 
     def cut(self, segment: Segment, start: int, frame_no: int) -> list[Segment]:
         """End the log in this segment, before the frame behind `frame_no`; the segments that held nothing else.

@@ -165,7 +165,7 @@ class _Recovery:
 
     def _is_sealed_as_new(self) -> bool:
         header, seal = self.segments[-1].header, self.disk.seal
-        return (header.cipher, header.key_id) == (seal.cipher, seal.key_id)
+        return (header.cipher, header.key_id, header.codec) == (seal.cipher, seal.key_id, 0)
 
     # --- one segment ------------------------------------------------------------------------------------------------
 

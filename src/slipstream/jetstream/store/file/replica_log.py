@@ -286,8 +286,9 @@ class ReplicaLog:
             put = log.put_frame(packed, index, term) if end is not None else None
             if put is None or end is None:
                 raise StorageFault(f"entry {index} of term {term} is no frame of this log")
-            segment, offset = put
-            self._places.append(FramePlace(term, segment, offset, len(packed), *end, *unit_of(index, flags, before)))
+            segment, offset, length = put
+            unit = unit_of(index, flags, before)
+            self._places.append(FramePlace(term, segment, offset, length, *end, *unit))
             log.unapplied_seq = segment.last_seq = end[0]
             if facts := facts_of(packed, 0):
                 log.unapplied_facts[index] = facts

@@ -12,6 +12,7 @@ acknowledged and that may be committed must be in the old log alone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
@@ -19,6 +20,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.options import FileStoreOptions
+from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header, encode_header
 from slipstream.jetstream.store.file.segment_transfer import (
     DIGEST_BYTES,
     FileEntry,
@@ -28,6 +30,7 @@ from slipstream.jetstream.store.file.segment_transfer import (
 )
 from slipstream.jetstream.store.file.store import FileStore
 from slipstream.jetstream.store.limits import STORE_PIECE_BYTES
+from slipstream.jetstream.store.packed.codecs import Codec
 
 __all__ = ["SegmentImport", "is_complete", "remove_import", "replace_by_import"]
 
@@ -91,7 +94,10 @@ class SegmentImport:
                 if digest != entry.digest:
                     raise StorageFault(f"{entry.name} is not what was promised", path=part)
                 disk.sync(part)
-                disk.rename(part, path)
+                if disk.seal.cipher:
+                    self._seal(part, path)
+                else:
+                    disk.rename(part, path)
                 disk.sync_dir(self._staging)
                 self._skip_to(self._at + 1)
         except OSError as error:
@@ -111,6 +117,20 @@ class SegmentImport:
             self._disk.sync_dir(self._staging)
         except OSError as error:
             raise StorageFault(str(error), path=self._staging) from error
+
+    def _seal(self, part: str, path: str) -> None:
+        """Put a whole file in its place under this server's key. Its frames may have no room for a seal of their own.
+
+        So a segment is packed, as one is that was written before encryption was turned on.
+        """
+        disk, seal = self._disk, self._disk.seal
+        data = disk.read(part, 0, self._entry.size)
+        header = decode_header(data[:HEADER_BYTES]) if path.endswith(".seg") else None
+        if header is not None:
+            header = replace(header, cipher=seal.cipher, key_id=seal.key_id, codec=int(Codec.STORED))
+            data = encode_header(header) + data[HEADER_BYTES:]
+        write_whole_file(disk, path, data)
+        disk.remove(part)
 
     @property
     def _entry(self) -> FileEntry:

@@ -64,8 +64,6 @@ class FileStore(IndexedReads):
 
     def __init__(self, disk: Disk, directory: str, uid: bytes, config: bytes, options: FileStoreOptions) -> None:
         """Parts without a log in them; `create` and `open` fill it."""
-        if options.replicated and disk.seal.frame_room:
-            raise StorageFault("a replicated log cannot be encrypted at rest yet", path=directory)
         state, damage, files = StoreState(MessageIndex(options.random64()), config), Damage(), PendingFiles()
         log = SegmentedLog(state, damage, disk, directory, uid, options)
         super().__init__(state, log, damage)

@@ -5,9 +5,9 @@
 | file | sealed as |
 |---|---|
 | segments, the journal of consumers | frame by frame, in place (`frames`) |
-| index files, manifests, names of accounts, the server's key | a box each (`boxes`) |
+| index files, manifests, names of accounts, the server's key, APPLIED, PROMISE | a box each (`boxes`) |
 | staged parts | in pieces (`parts`) |
-| VOTE, DELETED, space set aside | not: they hold no word of any user |
+| VOTE, IMPORT, DELETED, space set aside | not: they hold no word of any user |
 
 Offsets in frames are those of the plain file, sizes too. So everything that a store does with files is the same with
 and without it; only that an overwriting takes a safe copy first (`FrameFile.overwrite`).
@@ -39,6 +39,9 @@ __all__ = ["FileKind", "SealedDisk", "bare_name", "file_kind"]
 _FILES_MAX: Final = 8192  # of which something is remembered
 _GAP_MAX: Final = 4096  # between stretches that are read in one go
 _RUN_MAX: Final = 1 << 20
+_BOXES: Final = frozenset(
+    ("MANIFEST.0", "MANIFEST.1", "ACCOUNT", "SERVER.nk", "APPLIED", "PROMISE", "PROMISE.2"),
+)
 _PLACES = struct.Struct("=QQ")
 
 
@@ -376,7 +379,7 @@ def file_kind(path: str) -> FileKind:
     name = path.removesuffix(".tmp")
     if name.endswith((".seg", "/consumers.log")):
         return FileKind.FRAMES
-    if name.endswith((".sdx", ".seg.patch", "/MANIFEST.0", "/MANIFEST.1", "/ACCOUNT", "/SERVER.nk")):
+    if name.endswith((".sdx", ".seg.patch")) or name.rsplit("/", 1)[-1] in _BOXES:
         return FileKind.BOX
     return FileKind.PART if name.endswith((".open", ".part")) else FileKind.PLAIN
 
