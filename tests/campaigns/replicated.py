@@ -42,7 +42,10 @@ from campaigns.runs import Figures
 from support.network_namespaces import NetworkNamespaces
 from support.servers import server_binary
 
-TROUBLES: Final = ("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader")
+TROUBLES: Final = (
+    *("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader"),
+    *("wipe", "wipe leader", "damage", "damage leader"),
+)
 _STREAM, _BUCKET, _KEYS = "QUEUE", "PLACES", ("a", "b", "c")
 _ANSWER_S, _FORM_S = 3.0, 90.0
 _GONE = (nats.errors.Error, OSError, asyncio.TimeoutError, APIError)
@@ -55,6 +58,7 @@ class Replicated:
     acked: int = 0
     unanswered: int = 0
     troubles: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
     worst_gap_s: float = 0.0
     """The longest time without an acknowledgement after one member died or was cut off."""
     broken: list[str] = field(default_factory=list)
@@ -266,6 +270,9 @@ class Trial:
                 self._namespaces.split({chosen.number})
                 await asyncio.sleep(lasts)
                 self._namespaces.heal()
+            elif trouble.startswith("damage"):
+                chosen.kill()
+                self._found.damaged.append(damage(chosen.store, self._rng))
             else:
                 assert trouble.startswith("wipe")
                 chosen.kill()
@@ -273,7 +280,22 @@ class Trial:
             for node in self.nodes:
                 if not node.runs:
                     node.start()
+            if trouble.startswith(("wipe", "damage")) and self._kind == "o" and self._copies > 1:
+                # Two of three disks would be a majority: the first one is made good before the next is touched.
+                await self._eventually(self._whole, f"all is whole after {trouble} of {chosen.name}")
             await asyncio.sleep(self._rng.uniform(1.0, 4.0))
+
+    async def _whole(self) -> None:
+        """Every server has its copy of both streams."""
+        client = await self._client(self.nodes[0])
+        try:
+            for stream in (_STREAM, f"KV_{_BUCKET}"):
+                replicas = (await _api(client, f"STREAM.INFO.{stream}"))["cluster"].get("replicas") or []
+                good = {one["name"] for one in replicas if one["current"] and not one.get("offline")}
+                if len(good) < self._copies - 1 or len(replicas) != self._copies - 1:
+                    raise nats.errors.Error(f"{stream} has {replicas}")
+        finally:
+            await client.close()
 
     async def _chosen(self, *, leader: bool) -> Node:
         if leader:
@@ -354,6 +376,21 @@ class Trial:
                 if time.monotonic() > end:
                     raise AssertionError(f"it never came to be that {what}: {error}") from error
                 await asyncio.sleep(0.2)
+
+
+def damage(store: Path, rng: random.Random) -> str:
+    """Spoil one of the files by which a server takes part in its cluster; what was done."""
+    files = [path for path in store.glob("jetstream/+cluster/**/*") if path.is_file() and path.stat().st_size]
+    path, how = rng.choice(sorted(files)), rng.choice(("flip", "empty", "remove"))
+    if how == "flip":
+        content = bytearray(path.read_bytes())
+        content[rng.randrange(len(bytes(content).rstrip(b"\0")) or 1)] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    return f"{how} {path.relative_to(store)}"
 
 
 async def _silent(_error: Exception) -> None:

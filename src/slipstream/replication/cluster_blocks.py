@@ -46,7 +46,7 @@ class ClusterBlocks:
             if since_ns:
                 out["leader_since"] = format_time(since_ns)
         lags = group.lags() if group is not None else {}
-        joins = set(assignment.peers) - set(group.votes.voters) if group is not None and assignment.is_moving else ()
+        joins = set(assignment.peers) - set(group.votes.voters) if group is not None else ()
         out["replicas"] = [
             {**self.peer(peer, lags), "current": False} if peer in joins else self.peer(peer, lags)
             for peer in assignment.hosts

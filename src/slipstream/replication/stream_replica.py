@@ -131,6 +131,7 @@ class StreamReplica:
         self._promoted = -1  # the membership that a learner was to be made a voter of
         self._borne = ""  # what is lost in the copies of others, too
         self._token = b""  # of damage that the leader was told of
+        self._told = ""  # why it did not take part, as long as nothing could be written since
         self._retry: Cancel | None = None
         self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
 
@@ -278,7 +279,8 @@ class StreamReplica:
 
     def _fail(self, error: Exception) -> None:
         """It cannot go on like this: from the beginning, after a while."""
-        if self.fault is None or str(self.fault) != str(error):
+        if str(error) != self._told:  # a full disk lets it come back, and fail with the next write
+            self._told = str(error)
             self._ports.log("ERR", f"The replica of stream '{self.name}' does not take part: {error}")
         self.fault = error
         self._leave_group()
@@ -643,6 +645,7 @@ class StreamReplica:
         return self._store is not None and self._store.log.pending_bytes > 0
 
     def _persisted(self) -> None:
+        self._told = ""
         if self.group is not None:
             self.group.persisted()
             self._groups.flush()

@@ -113,6 +113,25 @@ def test_damage_that_all_have_keeps_nobody_from_going_on() -> None:
     cluster.until(cluster.is_whole, 300)
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_full_disk_costs_one_server_and_nobody_is_refused(leads: bool) -> None:
+    cluster = filled()
+    full = next(node for node in cluster.up() if node.leads is leads)
+    full.disk.capacity = full.disk.used()
+    replies = []
+    for number in range(20):
+        leader = cluster.leader
+        replies.append((leader, cluster.publish(leader, b"more %d" % number + bytes(3000))))
+        cluster.steps(3)
+    answers = [answer for node, reply in replies if (answer := node.answer(reply)) is not None]
+    assert not [answer for answer in answers if "error" in answer] and len(answers) > 10
+    assert "No space left" in str(full.replica.fault) and not full.leads
+    assert len([text for level, text in full.ports.logged if level == "ERR"]) <= 2  # once, not each second
+    full.disk.capacity = None
+    cluster.until(cluster.is_whole, 300)
+    cluster.agree()
+
+
 def test_a_leader_helps_one_after_the_other() -> None:
     leader, three = RepairLeader(), Votes(voters=[1, 2, 3])
     assert leader.asked(3, b"x", three, 10, 10) == "demote"
