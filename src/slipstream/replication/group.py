@@ -109,6 +109,9 @@ class Group:
         self._told: set[int] = set()  # those of them that Raft has asked, and waits for
         self._reads = PendingReads()
         self._rests = False
+        # Who led last asks first: after a start of all nobody waits until an election is due. Who has a leader does
+        # not listen.
+        self._first_ticks = settings.election_ticks if votes.vote == node else 0
         self._quiet_ticks = 0
         self._last_seen = (0, 0, 0)  # with the tick before: what changes whenever something happens
         try:
@@ -210,7 +213,7 @@ class Group:
         if self._leads and not self._ended:
             self._hold()
         if self.is_leader or self.may_vote:
-            self._do(lambda: self._node.tick())
+            self._do(self._campaign_first if self._first_ticks else self._node.tick)
         seen = (self.term, self._log.last_index, self._reads.number)
         self._quiet_ticks = self._quiet_ticks + 1 if seen == self._last_seen else 0
         self._last_seen = seen
@@ -408,6 +411,14 @@ class Group:
             return False
         self._drain()
         return not self._ended
+
+    def _campaign_first(self) -> None:
+        """In the place of a tick, soon after a start; every other time, because an answer takes a moment."""
+        self._first_ticks = self._first_ticks - 1 if self.leader == NO_NODE else 0
+        if self._first_ticks % 2 and self._role != _LEADER:
+            self._node.campaign()
+        else:
+            self._node.tick()
 
     def _hold(self) -> None:
         """Now and then: keep what members lack that are there. Who is away may need more than entries."""

@@ -374,3 +374,43 @@ def test_who_got_whole_segments_goes_on_though_the_question_about_it_is_lost() -
         leader.group.tick()
         run(world)
     assert taker.log.last_index == 5 and taker.error is None
+
+
+def started_again(world: dict[int, Member], id_: int) -> Member:
+    """As a process that finds what the one before has left."""
+    old = world[id_]
+    again = Member(world, id_, (1, 2, 3))
+    again.log = old.log
+    again.group = Group(id_, old.log, old.saved[-1], again, lambda _: 0, applied=0)
+    return again
+
+
+def ticks(world: dict[int, Member], count: int, *, without: Sequence[int] = ()) -> None:
+    for _ in range(count):
+        for member in world.values():
+            if member.id not in without:
+                member.group.tick()
+        run(world, without=without)
+
+
+def test_who_led_last_asks_first_after_a_start_of_all() -> None:
+    world = three()
+    elect(world, 1)
+    for id_ in (1, 2, 3):
+        started_again(world, id_)
+    ticks(world, 2)
+    assert world[1].group.is_leader
+
+
+def test_who_led_last_does_not_disturb_another_leader() -> None:
+    world = three()
+    elect(world, 1)
+    world[3].group._random_below = lambda below: below - 1  # the second asks first
+    world[3].group._roll()
+    ticks(world, 25, without=(1,))
+    leader = world[2]
+    term = leader.group.term
+    assert leader.group.is_leader
+    again = started_again(world, 1)
+    ticks(world, 8)
+    assert leader.group.is_leader and leader.group.term == term and again.group.leader == leader.id
