@@ -33,7 +33,7 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import KeyValueConfig, StreamConfig
+from nats.js.api import KeyValueConfig, StoreCompression, StreamConfig
 from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 
@@ -78,7 +78,10 @@ class Node:
         self._log = directory / f"{self.name}.log"
         self._conf = directory / f"{self.name}.conf"
         routes = ", ".join(f"nats://{namespaces.address(other)}:6222" for other in range(namespaces.count))
-        sync = "sync_interval: always" if kind == "n" else ""
+        # Of ours every second server is encrypted: frames and segments go from one kind to the other.
+        sync = (
+            "sync_interval: always" if kind == "n" else f"key: 'a key of server {number} alone'" if number % 2 else ""
+        )
         self._conf.write_text(
             f"server_name: {self.name}\nlisten: 0.0.0.0:4222\n"
             f"jetstream {{ store_dir: '{self.store}'\n{sync} }}\n"
@@ -165,7 +168,8 @@ class Trial:
             client = await self._client(self.nodes[0])
             try:
                 js = client.jetstream(timeout=_ANSWER_S)
-                await js.add_stream(StreamConfig(name=_STREAM, subjects=["q.>"], num_replicas=self._copies))
+                config = StreamConfig(name=_STREAM, subjects=["q.>"], num_replicas=self._copies)
+                await js.add_stream(config, compression=StoreCompression.S2)
                 await js.create_key_value(KeyValueConfig(bucket=_BUCKET, history=1, replicas=self._copies))
             finally:
                 await client.close()

@@ -12,15 +12,18 @@ pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: 
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import sealed_disk
 from support.stores import UID, commit, options
 
 ALONE = "/js/streams/alone"
 PLACE = "/js/replicas/7"
 
 
-def made(disk: SimDisk) -> FileStore:
+def made(disk: Disk) -> FileStore:
     """A stream alone: messages, some of them gone, a unit, notes and consumers, over several segments."""
     disk.make_dir("/js/streams")
     for path in ("/", "/js", "/js/streams"):
@@ -48,12 +51,13 @@ def shown(store: FileStore) -> object:
     return messages, store.first_seq, store.last_seq, store.notes(), store.journal.entries(), store.config
 
 
-def files_on(disk: SimDisk) -> ReplicaFiles:
+def files_on(disk: Disk) -> ReplicaFiles:
     return ReplicaFiles(disk, PLACE, lambda: replace(options(segment_bytes=8192), replicated=True))
 
 
-def test_all_of_it_is_the_same() -> None:
-    disk = SimDisk()
+@pytest.mark.parametrize("seals", [False, True])
+def test_all_of_it_is_the_same(seals: bool) -> None:
+    disk: Disk = PackedDisk(sealed_disk(SimDisk())) if seals else SimDisk()
     store = made(disk)
     before = shown(store)
     store.close()
