@@ -18,8 +18,12 @@ from slipstream.bulk.options import ConnectOptions, open_wire
 from slipstream.client.options import ClientError, ClientTimeout, NoResponders, ServerRefused
 from slipstream.client.wire import Message
 from slipstream.errors import UNREADABLE
+from slipstream.units import SECOND_NS
 
 __all__ = ["BulkLink", "Inbox", "api_error"]
+
+
+_ASK_AGAIN_NS = 5 * SECOND_NS  # and twice as long each time
 
 
 class Inbox:
@@ -80,6 +84,29 @@ class BulkLink:
         except ClientError as error:
             raise _lost(call, error) from error
         return answer(call, reply.payload)
+
+    def request_again(self, call: str, body: bytes, *, timeout_ns: int) -> dict[str, Any]:
+        """Call the API for something that takes long and may be asked for twice: again when no answer comes.
+
+        In a cluster whoever worked on it may be gone, while the server we talk to is not.
+
+        Raises:
+            BulkError: the server refused, or no answer came.
+        """
+        inbox = self.open_inbox()
+        deadline, wait_ns = monotonic_ns() + timeout_ns, _ASK_AGAIN_NS
+        try:
+            while (left_ns := deadline - monotonic_ns()) > 0:
+                self.publish(self.prefix + call, body, reply=inbox.subject)
+                found = self.poll(inbox, min(wait_ns, left_ns))
+                if found is not None and not found.payload:
+                    raise BulkError(f"{call}: JetStream is not available here", err_code=10039)
+                if found is not None:
+                    return answer(call, found.payload)
+                wait_ns *= 2
+        finally:
+            self.close_inbox(inbox)
+        raise BulkError(f"{call}: the server did not answer in time", retryable=True)
 
     def publish(self, subject: str, payload: bytes = b"", *, reply: str = "", header: bytes = b"") -> None:
         """Send one message.

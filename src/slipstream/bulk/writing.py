@@ -241,7 +241,7 @@ def commit(
             "parts": [{name: part[name] for name in ("name", "count", "crc", "bytes")} for part in parts],
         }
     )
-    found = link.request(f"BULK.COMMIT.{stream}", body, timeout_ns=max(link.timeout_ns, _COMMIT_TIMEOUT_NS))
+    found = link.request_again(f"BULK.COMMIT.{stream}", body, timeout_ns=max(link.timeout_ns, _COMMIT_TIMEOUT_NS))
     return CommitResult(
         first_seq=found["first_seq"],
         last_seq=found["last_seq"],
