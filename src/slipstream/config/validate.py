@@ -95,11 +95,6 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
         "encryption of a server of a cluster cannot be turned off in place: start it with an empty store_dir",
     ),
     (
-        "jetstream",
-        lambda o: o.replicates and o.declared,
-        "streams cannot be declared on a server of a cluster yet: use `slipstream apply`",
-    ),
-    (
         "gateway",
         lambda o: o.gateway.port and o.jetstream.enabled,
         "JetStream on a server with gateways is refused: all clusters of a supercluster would have to agree on one "

@@ -105,6 +105,7 @@ class Coordinator:
         unique_tag: str = "",
         on_removed: Callable[[], None] = lambda: None,
         system: Advisories | None = None,
+        on_meta_leader: Callable[[], None] = lambda: None,
     ) -> None:
         """No stream is known before the meta group tells.
 
@@ -118,8 +119,10 @@ class Coordinator:
             unique_tag: prefix of tags that servers of one stream must differ in.
             on_removed: is told when this server was taken out of the cluster.
             system: advisories of the system account, if there is one.
+            on_meta_leader: is told when this server begins to lead the meta group, and when it does no more.
         """
         self._on_removed = on_removed
+        self._on_meta_leader = on_meta_leader
         self._place = place
         self._ports = ports
         self._account = account
@@ -232,10 +235,12 @@ class Coordinator:
         self._ports.log("INF", "Self is new JetStream cluster metadata leader")
         self.servers.tick()
         self.announcements.meta_elected()
+        self._on_meta_leader()
 
     def steps_down(self) -> None:
         """See `MetaListener`."""
         self._ports.log("INF", "JetStream cluster metadata leader stepped down")
+        self._on_meta_leader()
 
     def stopped(self, error: Exception) -> None:
         """See `MetaListener`."""

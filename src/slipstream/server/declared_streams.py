@@ -18,7 +18,7 @@ from slipstream.declared.config_block import read_block
 from slipstream.declared.plan import Infos, Step, consumers_needed, plan
 from slipstream.ids import new_nuid
 from slipstream.jetstream.api.subjects import API_PREFIX
-from slipstream.server.limits import DECLARED_ANSWER_S, DECLARED_START_S
+from slipstream.server.limits import DECLARED_AGAIN_S, DECLARED_ANSWER_S, DECLARED_START_S
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -30,10 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["DeclaredStreams"]
 
 _DONE: Final = {"create": "Created", "update": "Updated"}
+_PASSING: Final = (10005, 10008)  # servers of a cluster that are not there yet
 
 
 class _Refused(Exception):
     """JetStream says no."""
+
+    def __init__(self, text: str, err_code: int) -> None:
+        super().__init__(text)
+        self.is_lasting = err_code not in _PASSING
 
 
 class _ApiCalls:
@@ -72,7 +77,7 @@ class _ApiCalls:
         async with asyncio.timeout(DECLARED_ANSWER_S):
             answer: dict[str, Any] = msgspec.json.decode(await self._answer)
         if "error" in answer:
-            raise _Refused(answer["error"].get("description", "unknown error"))
+            raise _Refused(answer["error"].get("description", "unknown error"), answer["error"].get("err_code", 0))
         return answer
 
     async def pages(self, verb: str, key: str) -> list[dict[str, Any]]:
@@ -104,6 +109,7 @@ class DeclaredStreams:
             declared: what each account should have.
         """
         self._server = server
+        self._told: set[str] = set()  # what was refused and may be possible later
         self._task = server.turns.loop.create_task(self._make_all(dict(declared)))
 
     async def wait(self) -> None:
@@ -131,7 +137,9 @@ class DeclaredStreams:
         try:
             while True:
                 try:
-                    await self._do(name, calls, await self._steps(calls, declared))
+                    if not await self._do(name, calls, await self._steps(calls, declared)):
+                        await asyncio.sleep(DECLARED_AGAIN_S)
+                        continue
                 except TimeoutError:
                     # Nobody answers, as in a cluster without a leader: what was done is not planned again.
                     if not told:
@@ -152,16 +160,22 @@ class DeclaredStreams:
             consumers[stream] = _by_name(await calls.pages(f"CONSUMER.LIST.{stream}", "consumers"))
         return plan(declared, streams, consumers)
 
-    async def _do(self, name: str, calls: _ApiCalls, steps: Iterable[Step]) -> None:
+    async def _do(self, name: str, calls: _ApiCalls, steps: Iterable[Step]) -> bool:
+        """Do what is planned; False: something was refused that may be possible later."""
+        is_done = True
         for step in steps:
             try:
                 await calls.call(step.verb, step.body)
             except _Refused as refused:
-                what = f"Declared {step.what} of account '{name}' was not {step.action}d"
-                self._server.log("ERR", f"{step.place}: {what}: {refused}")
+                is_done = is_done and refused.is_lasting
+                problem = f"{step.place}: Declared {step.what} of account '{name}' was not {step.action}d: {refused}"
+                if problem not in self._told:
+                    self._told.add(problem)
+                    self._server.log("ERR", problem)
             else:
                 changes = f" ({', '.join(step.changes)})" if step.action == "update" else ""
                 self._server.log("INF", f"{_DONE[step.action]} declared {step.what} of account '{name}'{changes}")
+        return is_done
 
 
 def _by_name(infos: Iterable[dict[str, Any]]) -> Infos:

@@ -63,9 +63,23 @@ class JetStreamRunner:
     """Starts, holds and stops JetStream."""
 
     def __init__(
-        self, server: Server, loop: asyncio.AbstractEventLoop, storage: Storage, key: KeysAtRest | None = None
+        self,
+        server: Server,
+        loop: asyncio.AbstractEventLoop,
+        storage: Storage,
+        key: KeysAtRest | None = None,
+        on_meta_leader: Callable[[], None] = lambda: None,
     ) -> None:
-        """Nothing is opened before `start`; the storage is closed by `stop`. `key`: that of encryption at rest."""
+        """Nothing is opened before `start`; the storage is closed by `stop`.
+
+        Args:
+            server: whose JetStream it is.
+            loop: the server's.
+            storage: where files are.
+            key: that of encryption at rest.
+            on_meta_leader: is told when this server begins to lead its cluster, and when it does no more.
+        """
+        self._on_meta_leader = on_meta_leader
         self._server = server
         self._loop = loop
         self._raw_disk = raw = RealDisk()
@@ -259,6 +273,7 @@ class JetStreamRunner:
             self.replica_options,
             self._account_of,
             self._on_removed,
+            self._on_meta_leader,
         )
 
     def _account_of(self, name: str) -> JetStreamAccount | None:

@@ -49,6 +49,7 @@ class JetStreamCluster:
         options: of a replica's store.
         account: an account by its name, if it may use JetStream here.
         on_removed: is told when this server was taken out of the cluster.
+        on_meta_leader: is told when it begins to lead the meta group, and when it does no more.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class JetStreamCluster:
         options: Callable[[], FileStoreOptions],
         account: Callable[[str], JetStreamAccount | None],
         on_removed: Callable[[], None],
+        on_meta_leader: Callable[[], None],
     ) -> None:
         name = server.identity.name
         place = f"{directory}/{CLUSTER_DIRECTORY}"
@@ -86,7 +88,8 @@ class JetStreamCluster:
 
         def coordinate(own: ClusterNode) -> Coordinator:
             replicas = f"{place}/replicas"
-            made.append(Coordinator(own, ports, account, disk, replicas, options, unique_tag, on_removed, system))
+            told = on_removed, system, on_meta_leader
+            made.append(Coordinator(own, ports, account, disk, replicas, options, unique_tag, *told))
             return made[0]
 
         self.node = ClusterNode(node, promise, promises, ports, server.turns, disk, place, options, coordinate)

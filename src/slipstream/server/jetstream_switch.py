@@ -84,6 +84,9 @@ class JetStreamSwitch:
         if self.runner is None:
             server.log("WRN", "JetStream is off: what is declared in the configuration is not there")
             return
+        cluster = self.runner.cluster
+        if cluster is not None and not cluster.coordinator.is_meta_leader:
+            return  # whoever leads the cluster does it
         from slipstream.server.declared_streams import DeclaredStreams
 
         self._declared = DeclaredStreams(server, server.options.declared)
@@ -173,7 +176,9 @@ class JetStreamSwitch:
         from slipstream.server.jetstream import JetStreamRunner
 
         assert self._storage is not None
-        self.runner = JetStreamRunner(self._server, self._server.turns.loop, self._storage, self._key)
+        self.runner = JetStreamRunner(
+            self._server, self._server.turns.loop, self._storage, self._key, self._begin_declared
+        )
         try:
             self.runner.start()
         except StorageFault as error:

@@ -32,6 +32,8 @@ FILE_THREADS: Final = 12
 # meanwhile. A stream takes some milliseconds.
 DECLARED_ANSWER_S: Final = 5.0
 DECLARED_START_S: Final = 30.0
+# Between two attempts at what a cluster refuses because servers are missing.
+DECLARED_AGAIN_S: Final = 1.0
 
 # A read this short is a client that waits for answers. If no other client makes work for the end of the turn, the turn
 # ends with it: what a publisher waits for leaves one round of the event loop earlier.

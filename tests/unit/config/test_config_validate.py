@@ -134,7 +134,6 @@ ASKED = {
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
     "jetstream: JetStream": "jetstream { key: k }, cluster { name: c, port: 6222 }, server_name: s",
-    "jetstream: streams": "jetstream { declared { kv { a {} } } }, cluster { name: c, port: 6222 }, server_name: s",
     "gateway: JetStream": "gateway { name: a, port: 1 }, jetstream: true",
     "gateway: ocsp_peer": "gateway { tls { ocsp_peer: true } }",
     "gateway: a": 'gateway { authorization { user: u, password: "$2a$11$abc" } }',
