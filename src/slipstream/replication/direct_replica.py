@@ -15,7 +15,7 @@ __all__ = ["DirectReplica"]
 
 
 class DirectReplica:
-    """Of one stream. Implements `DirectSource`."""
+    """Of one stream. Implements `DirectReads`."""
 
     is_replicated: Final = True
 
@@ -33,13 +33,13 @@ class DirectReplica:
 
     @property
     def store(self) -> StoreReads:
-        """See `DirectSource`."""
+        """See `DirectReads`."""
         store = self._replica.readable
         assert store is not None
         return store
 
     def after_received(self, callback: Callable[[], None], *, confirmed: bool = True) -> None:
-        """See `DirectSource`. Nobody is answered whom nobody can tell what is true."""
+        """See `DirectReads`. Nobody is answered whom nobody can tell what is true."""
 
         def read() -> None:
             if self._replica.readable is not None:

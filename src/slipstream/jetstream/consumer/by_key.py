@@ -76,13 +76,13 @@ class ByKey:
     # --- what is next ---
 
     def ready(self, most: int, pending: int) -> int:
-        """See `Source.ready`."""
+        """See `MessageSource.ready`."""
         if not self._chosen:
             self._chosen = self._choose(most)
         return len(self._chosen)
 
     def gather(self, most: int, max_bytes: int) -> Batch:
-        """See `Source.gather`."""
+        """See `MessageSource.gather`."""
         seqs = self._take_chosen(most)
         if self.ordering.kind is OrderKind.KEY_SHARED:
             seqs.sort()  # each of another key: their order means nothing, and reading on is faster than back
@@ -92,7 +92,7 @@ class ByKey:
         return batch
 
     def read(self, most: int, max_bytes: int) -> list[Read]:
-        """See `Source.read`."""
+        """See `MessageSource.read`."""
         most = min(most, CONSUMER_CAREFUL_MSGS)
         seqs = self._take_chosen(most) or self._choose(most)
         found: list[Read] = []
@@ -123,7 +123,7 @@ class ByKey:
         return seqs
 
     def put_back(self, seqs: list[int]) -> None:
-        """See `Source.put_back`."""
+        """See `MessageSource.put_back`."""
         for seq in reversed(seqs):
             self.queues.put_back(seq)
 
@@ -190,14 +190,14 @@ class ByKey:
     # --- what became of it ---
 
     def passed(self, seqs: list[int]) -> None:
-        """See `Source.passed`."""
+        """See `MessageSource.passed`."""
         for seq in seqs:
             self._ahead.pop(seq, None)
         self.queues.took(seqs)
         self.queues.done(seqs)
 
     def delivered(self, deadline_ns: int, seqs: list[int]) -> None:
-        """See `Source.delivered`."""
+        """See `MessageSource.delivered`."""
         state, ahead = self._consumer.state, self._ahead
         for seq in seqs:
             del ahead[seq]
@@ -209,12 +209,12 @@ class ByKey:
         self._consumer.journal.picked(deadline_ns, state.next_seq, seqs, fresh)
 
     def done(self, seqs: Collection[int]) -> None:
-        """See `Source.done`."""
+        """See `MessageSource.done`."""
         if self.queues.done(seqs):
             self._consumer.wake()
 
     def removed(self, seqs: Collection[int]) -> None:
-        """See `Source.removed`."""
+        """See `MessageSource.removed`."""
         ahead = self._ahead
         gone = [seq for seq in seqs if seq in ahead]
         for seq in gone:
@@ -226,7 +226,7 @@ class ByKey:
     # --- restarts and time ---
 
     def restart(self) -> None:
-        """See `Source.restart`."""
+        """See `MessageSource.restart`."""
         self.queues = self._begin()
         self._fresh, self._chosen = [], []
         self._is_restored = False
@@ -273,7 +273,7 @@ class ByKey:
         self._consumer.wake()
 
     def close(self) -> None:
-        """See `Source.close`."""
+        """See `MessageSource.close`."""
         if self._timer is not None:
             self._timer()
             self._timer = None
