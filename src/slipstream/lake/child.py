@@ -76,6 +76,9 @@ def main() -> int:
         return 1
     except BrokenPipeError:
         return 1  # the server is gone, and nobody is left to tell
+    except Exception as error:  # libraries of formats and catalogues have no common root
+        _say({"error": f"{type(error).__name__}: {error}"})
+        return 1
     return 0
 
 
