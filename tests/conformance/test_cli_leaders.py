@@ -41,7 +41,7 @@ async def replicated(kind: str, directory: Path) -> AsyncIterator[list[Node]]:
             await node.stop()
 
 
-@pytest.mark.parametrize("kind", ["n"])
+@pytest.mark.parametrize("kind", ["o", pytest.param("n", marks=pytest.mark.long)])
 async def test_leaders(kind: str, tmp_path: Path) -> None:
     async with replicated(kind, tmp_path) as nodes:
         cli = Cli(tmp_path, nodes[0].url)

@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "lake": Verb("slipstream.cli.lake:lake", "Keep streams as Delta or Iceberg tables.", (), _STREAMS),
     "spark": Verb("slipstream.cli.spark:spark", "Run jobs of the data pipeline.", (), _STREAMS),
     "server": Verb("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
+    "cluster": Verb("slipstream.cli.cluster:cluster", "Try a cluster here, and manage those that run.", (), _OPERATE),
     "account": Verb(
         "slipstream.cli.account:account", "Show the account in use, save its streams.", ("a", "acct"), _OPERATE
     ),
