@@ -76,7 +76,7 @@ class StaleReads(StreamReplica):
 class BeginsAnew(StreamReplica):
     """A replica that has lost something has nothing to say about before, and votes."""
 
-    def _damaged(self, error: ReplicaDamaged) -> None:
+    def damaged(self, error: ReplicaDamaged) -> None:
         self._files.destroy()
         config = StreamConfig(name="S", subjects=["s.>"], num_replicas=3)
         self._files.create(UID, to_stored(config, START_NS), [1, 2, 3])

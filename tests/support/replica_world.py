@@ -82,7 +82,7 @@ class Node:
         return self.cluster.send(self.id, to, list(batch))
 
     def look(self) -> None:
-        self.replica.look()
+        self.replica.care.look()
 
     @property
     def member(self) -> Group:
@@ -178,7 +178,7 @@ class Cluster:
             node.ports.alone = (self.now + node.id) % 2 == 0  # commits are waited for, or threads have them
             node.ports.advance(TICK_NS)
             node.groups.tick()
-            if self.now % 10 == 0:
+            if self.now % 7 == 0:
                 node.look()
         self.settle()
 

@@ -38,8 +38,8 @@ from slipstream.replication.stream_replica import StreamReplica
 __all__ = ["Hosting"]
 
 _LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
-_SCRUB_TICKS = 100  # between two segments of followers that are read back, as `account.scrub` does it for streams
-_LOOK_TICKS = 10  # how often it is looked at whether a stream has a leader, and whether its replica is whole
+_SCRUB_TICKS = 98  # between two segments of followers that are read back, as `account.scrub` does it for streams
+_LOOK_TICKS = 7  # between two looks at who leads and what is whole; not in step with elections, where Raft counts anew
 
 
 class _Kept:
@@ -230,7 +230,7 @@ class Hosting:
             self._scrub()
         for kept in self._kept.values():
             if kept.replica is not None:
-                kept.replica.look()
+                kept.replica.care.look()
             group = kept.replica.group if kept.replica is not None else None
             has_leader = group is None or group.leader != NO_NODE
             before = kept.leaderless_ticks

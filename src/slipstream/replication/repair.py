@@ -27,18 +27,18 @@ from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.segment_catch_up import MANIFEST, PIECE, SegmentTaker, Send
 
-__all__ = ["REPAIR", "RepairLeader", "SilentReplica", "new_token"]
+__all__ = ["REPAIR", "TOKEN_BYTES", "RepairLeader", "SilentReplica", "new_token"]
 
 REPAIR: Final = 7
 """Kind of the message that asks for it, with a token for each damage; those before are of `follower_reads`."""
 _ASK_TICKS: Final = 10
-_TOKEN_BYTES: Final = 8
+TOKEN_BYTES: Final = 8
 _AGAIN: Final = 5  # asked so often in vain, the leader proposes its change once more
 
 
 def new_token(ports: Ports) -> bytes:
     """For a damage that was just found."""
-    return ports.random_below(1 << 62).to_bytes(_TOKEN_BYTES, "big")
+    return ports.random_below(1 << 62).to_bytes(TOKEN_BYTES, "big")
 
 
 class _Nothing:

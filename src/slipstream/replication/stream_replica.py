@@ -41,7 +41,8 @@ from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, Follo
 from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
 from slipstream.replication.member_steps import MemberKind
-from slipstream.replication.repair import REPAIR, RepairLeader, SilentReplica, new_token
+from slipstream.replication.repair import REPAIR, SilentReplica
+from slipstream.replication.replica_care import ReplicaCare
 from slipstream.replication.replica_files import ReplicaFiles, with_members
 from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
@@ -49,7 +50,6 @@ from slipstream.replication.settings import STREAM_DEFAULTS, GroupSettings
 
 __all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
 
-_NEAR: Final = 64  # entries: whoever misses no more has caught up
 RETRY_NS: Final = 1_000_000_000
 """After a failure, until the replica is opened again."""
 _FIRST_ELECTION_NS = 30_000_000  # until the other replicas of a new group are made, as a rule
@@ -93,7 +93,6 @@ class StreamReplica:
         stream, which change while it `is_moving`.
         """
         self._peers = peers
-        self._is_moving = is_moving
         self.name = name
         self.group_id = group_id
         self._node = node
@@ -127,10 +126,8 @@ class StreamReplica:
         """Reads while it follows."""
         self._taker: SegmentTaker | None = None
         self._silent: SilentReplica | None = None  # while it is damaged
-        self._repairs = RepairLeader()
-        self._promoted = -1  # the membership that a learner was to be made a voter of
-        self._borne = ""  # what is lost in the copies of others, too
-        self._token = b""  # of damage that the leader was told of
+        self.care = ReplicaCare(node, self, ports, peers, is_moving)
+        """Whether it is whole, and on a leader, whether the others are."""
         self._told = ""  # why it did not take part, as long as nothing could be written since
         self._retry: Cancel | None = None
         self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
@@ -194,7 +191,7 @@ class StreamReplica:
 
         def opened() -> None:
             if isinstance(found[0], ReplicaDamaged):
-                self._damaged(found[0])
+                self.damaged(found[0])
                 return
             if isinstance(found[0], Exception):
                 self._fail(found[0])
@@ -215,7 +212,7 @@ class StreamReplica:
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
         if isinstance(self.fault, ReplicaDamaged) and self._store is not None:
             self._ports.log("INF", f"The replica of stream '{self.name}' is repaired")
-            self._borne = _lost(self._store)  # what nobody has cannot be had
+            self.care.repaired(self._store)
         self.fault = None
         self._taker = SegmentTaker(self._ports, self._files, self.tell, self._import)
         self._groups.add(self.group_id, self.group, self._other, self.group)
@@ -233,7 +230,7 @@ class StreamReplica:
         self._changes, self._changed_at = [], 0
         silent, self._silent = self._silent, None
         self._sender.stop()
-        self._repairs.clear()
+        self.care.steps_down()
         if silent is not None:
             silent.stop()
             self._groups.remove(self.group_id)
@@ -289,40 +286,16 @@ class StreamReplica:
 
     # --- damage -----------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Now and then: whether something was lost that the others have, and, on a leader, who has it back."""
-        group, store = self.group, self._store
-        if group is None or store is None or self._next is not None:
-            return
-        lost = _lost(store)
-        if lost and lost != self._borne:
-            self._look_at(lost, group)
-        else:
-            self._token = b""
-        if self.stream is not None:
-            self._promote(group)
+    @property
+    def settled_store(self) -> FileStore | None:
+        """The store, while it takes part and nothing else is about to happen to it."""
+        return self._store if self._next is None and self.group is not None else None
 
     def scrub_next(self) -> bool:
         """On a follower: have one more piece of its log read back; False: that was all. A leader's stream does it."""
         return self._work is not None and self._work.scrub_next()
 
-    def _look_at(self, lost: str, group: Group) -> None:
-        """Old messages are damaged: another one leads, and when the leader has noted it, this one gets a copy."""
-        votes = group.votes
-        if self.stream is not None:
-            lags = {peer: lag for peer, lag in group.lags().items() if peer in votes.voters}
-            whole = [peer for peer in lags if peer not in self._repairs.waiting]
-            if whole:
-                text = f"The replica of stream '{self.name}' is damaged, another one is to lead: {lost}"
-                self._ports.log("ERR", text)
-                group.transfer(min(whole, key=lambda peer: lags[peer]))
-        elif self._node in votes.learners:
-            self._damaged(ReplicaDamaged(lost))
-        elif group.leader:
-            self._token = self._token or new_token(self._ports)
-            self.tell(group.leader, REPAIR, self._token)
-
-    def _damaged(self, error: ReplicaDamaged) -> None:
+    def damaged(self, error: ReplicaDamaged) -> None:
         """Something is lost that this replica had: it is silent until it has it again."""
         if self.fault is None or str(self.fault) != str(error):
             self._ports.log("ERR", f"The replica of stream '{self.name}' is damaged, and gets a copy: {error}")
@@ -358,36 +331,9 @@ class StreamReplica:
             self._leave_group()
             self._when_quiet(lambda: self._install(lambda: self._files.end_repair(taken)))
 
-    def _help(self, sender: int, token: bytes) -> None:
-        """A damaged replica asks whoever leads; who only thought so must not answer."""
-
-        def confirmed(leads: bool) -> None:
-            group, store = self.group, self._store
-            if not leads or group is None or store is None or self.stream is None or self._next is not None:
-                return
-            if self._repairs.is_new(sender, token):
-                self._sender.drop(sender)
-            step = self._repairs.asked(sender, token, group.votes, self._log.last_index, group.applied)
-            if step == "demote":
-                self.change([("learner", sender)])
-            elif step == "offer":
-                self._sender.offer(sender, store, _membership(group.votes))
-
-        if self.stream is not None:
-            self.confirm(confirmed)
-
-    def _promote(self, group: Group) -> None:
-        """A learner that is to keep the stream, and has caught up, is a voter again."""
-        votes = group.votes
-        if votes.outgoing or not votes.learners or self._promoted == votes.applied_conf or self._is_moving():
-            return  # who makes a stream move changes its members
-        lags, last, wanted = group.lags(), self._log.last_index, self._peers()
-        for learner in votes.learners:
-            lag = lags.get(learner, last)
-            if learner in wanted and lag <= _NEAR and self._repairs.is_back(learner, last - lag):
-                self._promoted = votes.applied_conf
-                self.change([("voter", learner)])
-                return
+    def drop_copy(self, to: int) -> None:
+        """What this node was given is of no use to it."""
+        self._sender.drop(to)
 
     def _wait(self) -> None:
         self._let_go()
@@ -508,7 +454,7 @@ class StreamReplica:
         elif kind == WANTED:
             self._sender.wanted(sender, bytes(body))
         elif kind == REPAIR:
-            self._help(sender, bytes(body))
+            self.care.asked(sender, bytes(body))
         elif kind == HAVE:
             taken = self._sender.has(sender, bytes(body))
             if taken is not None and self.group is not None:
@@ -649,14 +595,6 @@ class StreamReplica:
         if self.group is not None:
             self.group.persisted()
             self._groups.flush()
-
-
-def _lost(store: FileStore) -> str:
-    """What of a store that is otherwise whole cannot be read; empty if nothing."""
-    seqs, regions = store.lost().seqs, store.report.damaged_regions
-    if seqs:
-        return f"{len(seqs)} messages cannot be read, the first is {seqs[0]}"
-    return f"{regions[0][0]} cannot be read at {regions[0][1]}" if regions else ""
 
 
 def _membership(votes: Votes) -> Membership:

@@ -1,0 +1,169 @@
+"""Whether a replica is whole, and on a leader, whether the others are.
+
+    look, now and then ──► old messages are lost here ──► a leader hands over, a follower asks to be made a learner
+                       └─► a learner that is to keep the stream has caught up ──► it is a voter
+    a damaged member asks ──► see `repair`
+
+What this is not: what becomes of a replica that cannot be opened (`StreamReplica.damaged`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.replication.group import Group
+from slipstream.replication.member_steps import MemberKind
+from slipstream.replication.repair import REPAIR, TOKEN_BYTES, RepairLeader, new_token
+from slipstream.replication.replica_marks import ReplicaDamaged
+
+__all__ = ["CaredReplica", "ReplicaCare"]
+
+_NEAR: Final = 64  # entries: whoever misses no more has caught up
+
+
+class CaredReplica(Protocol):
+    """`StreamReplica` is one."""
+
+    name: str
+    group: Group | None
+    stream: Stream | None
+
+    @property
+    def settled_store(self) -> FileStore | None:
+        """The store, while it takes part and nothing else is about to happen to it."""
+        ...
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a membership that was proposed here is not applied yet."""
+        ...
+
+    def tell(self, to: int, kind: int, body: bytes) -> None:
+        """Send something that is not Raft's."""
+        ...
+
+    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
+        """Have the leader propose another membership."""
+        ...
+
+    def confirm(self, read: Callable[[bool], None]) -> None:
+        """Tell when it is certain that this one leads, or does not."""
+        ...
+
+    def behind(self, to: int) -> None:
+        """Offer whole segments to this node."""
+        ...
+
+    def drop_copy(self, to: int) -> None:
+        """What this node was given is of no use to it."""
+        ...
+
+    def damaged(self, error: ReplicaDamaged) -> None:
+        """Something is lost: be silent until it is there again."""
+        ...
+
+
+class ReplicaCare:
+    """Of one replica."""
+
+    def __init__(
+        self,
+        node: int,
+        replica: CaredReplica,
+        ports: Ports,
+        peers: Callable[[], Sequence[int]],
+        is_moving: Callable[[], bool],
+    ) -> None:
+        """`peers` are the servers that keep the stream, which change while it `is_moving`."""
+        self._node = node
+        self._replica = replica
+        self._ports = ports
+        self._peers = peers
+        self._is_moving = is_moving
+        self._repairs = RepairLeader()
+        self._borne = ""  # what is lost in the copies of others, too
+        self._token = b""  # of damage that the leader was told of
+
+    def look(self) -> None:
+        """Now and then."""
+        replica = self._replica
+        group, store = replica.group, replica.settled_store
+        if group is None or store is None:
+            return
+        lost = _lost(store)
+        if not lost or lost == self._borne:
+            self._token = b""
+        elif replica.stream is not None:
+            self._hand_over(lost, group)
+        elif self._node in group.votes.learners:
+            replica.damaged(ReplicaDamaged(lost))
+        elif group.leader:
+            self._token = self._token or new_token(self._ports)
+            replica.tell(group.leader, REPAIR, self._token)
+        if replica.stream is not None:
+            self._promote(group, store)
+
+    def repaired(self, store: FileStore) -> None:
+        """A copy of what others have was taken: what it lacks nobody has."""
+        self._borne = _lost(store)
+
+    def steps_down(self) -> None:
+        """This one leads no more, or takes no part."""
+        self._repairs.clear()
+
+    def asked(self, sender: int, token: bytes) -> None:
+        """A damaged replica asks whoever leads; who only thought so must not answer."""
+        replica = self._replica
+
+        def confirmed(leads: bool) -> None:
+            group, store = replica.group, replica.settled_store
+            log = store.replica if store is not None else None
+            if not leads or group is None or log is None or replica.stream is None:
+                return
+            if self._repairs.is_new(sender, token):
+                replica.drop_copy(sender)
+            step = self._repairs.asked(sender, token, group.votes, log.last_index, group.applied)
+            if step == "demote":
+                replica.change([("learner", sender)])
+            elif step == "offer":
+                replica.behind(sender)
+
+        if replica.stream is not None and len(token) == TOKEN_BYTES and sender in self._peers():
+            replica.confirm(confirmed)
+
+    def _hand_over(self, lost: str, group: Group) -> None:
+        """A damaged leader lets one lead that is whole, is there, and has everything."""
+        whole = [
+            peer
+            for peer in group.caught_up(_NEAR)
+            if peer != self._node and peer in group.votes.voters and peer not in self._repairs.waiting
+        ]
+        if whole:
+            name = self._replica.name
+            self._ports.log("ERR", f"The replica of stream '{name}' is damaged, another one is to lead: {lost}")
+            lags = group.lags()
+            group.transfer(min(whole, key=lambda peer: lags.get(peer, 0)))
+
+    def _promote(self, group: Group, store: FileStore) -> None:
+        """A learner that is to keep the stream, and has caught up, is a voter again."""
+        votes, log = group.votes, store.replica
+        if log is None or votes.outgoing or not votes.learners or self._replica.is_changing or self._is_moving():
+            return  # who makes a stream move changes its members
+        lags, last = group.lags(), log.last_index
+        for learner in votes.learners:
+            matched = last - lags.get(learner, last)
+            if 0 < matched >= last - _NEAR and learner in self._peers() and self._repairs.is_back(learner, matched):
+                self._replica.change([("voter", learner)])
+                return
+
+
+def _lost(store: FileStore) -> str:
+    """What of a store that is otherwise whole cannot be read; empty if nothing."""
+    seqs, regions = store.lost().seqs, store.report.damaged_regions
+    if seqs:
+        return f"{len(seqs)} messages cannot be read, the first is {seqs[0]}"
+    return f"{regions[0][0]} cannot be read at {regions[0][1]}" if regions else ""
