@@ -154,7 +154,7 @@ def info(session: Session, stream: str, name: str, version: int | None, definiti
         click.echo(text)
 
 
-@schema.command("check", cls=Command)
+@schema.command("check", cls=Command, short_help="Check whether a file fits as a payload.")
 @click.argument("stream")
 @click.argument("subject")
 @click.argument("file", default="-")
@@ -175,7 +175,7 @@ def check(session: Session, stream: str, subject: str, file: str) -> None:
     say(f"Fits the schema {name}")
 
 
-@schema.command("rm", cls=Command)
+@schema.command("rm", cls=Command, short_help="Forget a schema.")
 @click.argument("stream")
 @click.argument("name")
 @force_flag
