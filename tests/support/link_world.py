@@ -24,10 +24,12 @@ class LinkEdge:
 
     def __init__(self) -> None:
         self.dialled: list[RouteTarget] = []
+        self.hurried: list[bool] = []  # whether each of them was dialled soon
         self.ends: list[Callable[[], None]] = []
 
-    def dial(self, target: RouteTarget, *, again: bool = False) -> None:
+    def dial(self, target: RouteTarget, *, again: bool = False, soon: bool = False) -> None:
         self.dialled.append(target)
+        self.hurried.append(soon)
 
     def compress(self, end: LinkEnd, mode: str) -> None: ...
     def ready(self, link: RouteLink) -> None: ...
@@ -46,14 +48,14 @@ class LinkEdge:
 class LinkWorld:
     """A server of a cluster, and hands to play its peers."""
 
-    def __init__(self, *, replicates: bool = False, **cluster: object) -> None:
+    def __init__(self, *, replicates: bool = False, dynamic: bool = False, **cluster: object) -> None:
         self.edge = LinkEdge()
         cluster = {"name": "C", "port": -1, "pool_size": 1, **cluster}
         options = Options(cluster=ClusterOptions(**cluster))  # type: ignore[arg-type]
         identity = ServerIdentity("SELF", "self", "", 1)
         queue = FlushQueue(lambda: None)
         self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
-        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False, replicates=replicates)
+        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=dynamic, replicates=replicates)
         self.mesh.telling.watch_accounts()
 
     def accepted(self) -> RouteLink:

@@ -173,11 +173,12 @@ class Routes:
             for connection in list(hub.each_connection()):
                 connection.send_info()
 
-    def dial(self, target: RouteTarget, *, again: bool = False) -> None:
-        """Connect, and keep trying if it was configured."""
+    def dial(self, target: RouteTarget, *, again: bool = False, soon: bool = False) -> None:
+        """Connect, and keep trying if it was configured; `soon`: what was in the way is gone in a moment."""
         delay_ns = 0
         if again:
-            delay_ns = self._server.hub.rng.randrange(_AGAIN_JITTER_NS) + (_RETRY_NS if target.explicit else 0)
+            waits = target.explicit and not soon
+            delay_ns = self._server.hub.rng.randrange(_AGAIN_JITTER_NS) + (_RETRY_NS if waits else 0)
         call = RouteCall(target, self.mesh, partial(self._protocol, target))
         self.sockets.dialer.dial(call, delay_ns=delay_ns, again=again)
 

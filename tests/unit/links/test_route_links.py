@@ -176,3 +176,17 @@ def test_of_two_routes_of_an_account_the_second_is_not_dialled_again() -> None:
     assert world.edge.dialled == [] and kept.end.is_open
     kept.close(CloseReason.CLIENT_CLOSED)
     assert [(target.url, target.account) for target in world.edge.dialled] == [(url, "$G")], "it was inherited"
+
+
+@pytest.mark.parametrize("other", ["A", "Z"])
+def test_clusters_that_just_agreed_on_a_name_are_joined_soon(other: str) -> None:
+    """Both names were made up, and the larger one counts: what was said under the other is said again at once, once."""
+    world = LinkWorld(routes=("nats://10.0.0.9:6222",), dynamic=True)
+    target = RouteTarget("nats://10.0.0.9:6222", explicit=True)
+    for _ in range(2):
+        link = world.mesh.dialled(Peer("10.0.0.9", 6222, "route"), target)
+        link.parser.feed(
+            info_line(cluster=other if other < "C" else f"{other}{len(world.edge.hurried)}", cluster_dynamic=True)
+        )
+        link.close(CloseReason.CLIENT_CLOSED)
+    assert world.edge.hurried == [True, False]

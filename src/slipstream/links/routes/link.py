@@ -86,6 +86,7 @@ class RouteLink:
         self.for_replicas = target is not None and bool(target.replicas_of)  # it carries what replicas say, no more
         self.unpooled = False  # the peer knows no pools: one route has all accounts
         self.reconnects = True
+        self.names_differed = False  # of the clusters, and one of the two gives way: it is worth trying again soon
         self.connect_urls: list[str] = []
         self.websocket_urls: list[str] = []
         self.leaf_urls: list[str] = []

@@ -60,8 +60,8 @@ class PeerListener(Protocol):
 class MeshEdge(Protocol):
     """What the mesh asks of the side that has sockets."""
 
-    def dial(self, target: RouteTarget, *, again: bool = False) -> None:
-        """Connect, now or (`again`) after a pause, unless a route to it is not wanted any more."""
+    def dial(self, target: RouteTarget, *, again: bool = False, soon: bool = False) -> None:
+        """Connect, now or (`again`) after a pause (`soon`: a short one), unless a route to it is no longer wanted."""
         ...
 
     def ready(self, link: RouteLink) -> None:
@@ -125,6 +125,7 @@ class Mesh:
         self.listeners: list[PeerListener] = []
         self._gossip = Gossip(self.roster, lambda: self._options, edge.dial, edge.log)
         self._to_itself: set[str] = set()  # addresses of routes that lead to this server
+        self._hurried: set[str] = set()  # addresses that were dialled again soon, and not reached since
         self._next: dict[RouteLink, RouteTarget] = {}  # one more route to dial when this one has answered
 
     # --- as a host of links ------------------------------------------------------------------------------------------
@@ -217,13 +218,13 @@ class Mesh:
             if link.info is None:
                 link.close(CloseReason.DUPLICATE_ROUTE)
             return
-        if (
-            info.cluster
-            and info.cluster != self.introduction.cluster
-            and not self._renamed(info.cluster, info.server_id, dynamic=info.cluster_dynamic)
-        ):
-            link.close(CloseReason.CLUSTER_NAME_CONFLICT)
-            return
+        if info.cluster and info.cluster != self.introduction.cluster:
+            renamed = self._renamed(info.cluster, info.server_id, dynamic=info.cluster_dynamic)
+            # The peer refuses what was said under the old name, or takes this one, by the CONNECT that it has read.
+            link.names_differed = renamed or info.cluster_dynamic
+            if not renamed:
+                link.close(CloseReason.CLUSTER_NAME_CONFLICT)
+                return
         if link.info is not None:
             self._on_later_info(link, info)
             return
@@ -378,6 +379,8 @@ class Mesh:
         """A peer answered: it takes one more route; and its distance may ask for another level of compression."""
         options = self._options.compression
         self._compressing.retune(link.end, configured_mode(options), options)
+        if link.target is not None:
+            self._hurried.discard(link.target.address)
         target = self._next.pop(link, None)
         pool = self.roster.pools.get(link.remote_id)
         if target is not None and pool is not None and None in pool:
@@ -420,7 +423,10 @@ class Mesh:
         is_dialled = False
         if link.target is not None and link.reconnects and (link.explicit or was_known):
             is_dialled = self.is_wanted(link.target)
-            self._edge.dial(link.target.again(account=link.account), again=True)
+            soon = link.names_differed and link.target.address not in self._hurried
+            if soon:
+                self._hurried.add(link.target.address)
+            self._edge.dial(link.target.again(account=link.account), again=True, soon=soon)
         if was_known and not is_dialled and not link.account:
             self._fill_pool(link.remote_id)
 
