@@ -25,7 +25,6 @@ the index, no other is; those behind it up to `_replayed` are of an open unit, i
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -37,12 +36,12 @@ from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.raft_frames import NORMAL, entry_of, flags_of, raft_frame
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.replica_recovery import (
     FRAME_FIRST,
     FRAME_LOCAL,
     FRAME_UNIT,
-    RAFT_KEY,
     FramePlace,
     RecoveredReplica,
     facts_of,
@@ -53,8 +52,6 @@ from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed
 from slipstream.kernels.index.subjectindex import MessageIndex
-from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.log.record import NOTE
 from slipstream.kernels.log.replay import frame_end, replay_frame
 from slipstream.kernels.log.transit import frame_heads, pack_frame
 
@@ -66,12 +63,7 @@ Entry = tuple[int, int, int, bytes]
 Control = tuple[int, int, int, bytes, bytes]
 """A record that is no message: kind, sequence, time, key, payload."""
 
-_NORMAL: Final = 0
 _NEVER: Final = 1 << 62
-_NOTE_HEAD: Final = struct.Struct("<HHI")  # of a record: length of the key, flags, length of the payload
-_NOTE_AT: Final = 64 + 24
-_KEY_AT: Final = 64 + 32
-_FLAGS_AT: Final = 28
 
 
 class ReplicaLog:
@@ -204,7 +196,7 @@ class ReplicaLog:
             packed = pack_frame(data, at, salt)
             if packed is None:
                 raise StorageFault(f"frame {index} cannot be read", path=place.segment.path)
-            out.append((index, place.epoch, *_entry_of(packed)))
+            out.append((index, place.epoch, *entry_of(packed)))
         return out
 
     # --- written ----------------------------------------------------------------------------------------------------
@@ -277,9 +269,9 @@ class ReplicaLog:
                 self._cut(index)
             if index != self.last_index + 1:
                 raise StorageFault(f"entry {index} does not follow {self.last_index}")
-            packed = data if kind == _NORMAL and data else _frame_of(index, term, kind, data)
+            packed = data if kind == NORMAL and data else raft_frame(index, term, kind, data)
             end = frame_end(packed, 0, 0, self._last_seq)
-            flags, before = _flags_of(packed), self._last_place
+            flags, before = flags_of(packed), self._last_place
             gives_up = before is not None and before.goes_on and flags & (FRAME_UNIT | FRAME_FIRST) != FRAME_UNIT
             if gives_up and log.writer.frame_no > log.active.header.frame_no:
                 log.roll()
@@ -292,7 +284,7 @@ class ReplicaLog:
             log.unapplied_seq = segment.last_seq = end[0]
             if facts := facts_of(packed, 0):
                 log.unapplied_facts[index] = facts
-            if not (kind == _NORMAL and data) and log.writer.epoch == term and self._indexed == index - 1:
+            if not (kind == NORMAL and data) and log.writer.epoch == term and self._indexed == index - 1:
                 # A leader's: there is nothing in it to be indexed, and it appends behind it.
                 self._indexed = self._replayed = index
 
@@ -439,25 +431,3 @@ class ReplicaLog:
         """Bytes that hold a frame, where in them, and their salt."""
         data, base, salt = self._log.slice(place.segment.id, place.offset, place.length, place.length)
         return data, place.offset - base, salt
-
-
-def _flags_of(packed: bytes) -> int:
-    return int.from_bytes(packed[_FLAGS_AT : _FLAGS_AT + 4], "little")
-
-
-def _frame_of(index: int, term: int, kind: int, data: bytes) -> bytes:
-    """An entry that Raft made itself, as a packed frame: a note that is not there."""
-    writer = LogWriter(None)
-    writer.open_segment(0, 0, 0, 1 << 30, index - 1)
-    writer.epoch = term
-    writer.control(NOTE, 0, 0, RAFT_KEY + bytes([kind]) + data, b"")
-    return writer.take()
-
-
-def _entry_of(packed: bytes) -> tuple[int, bytes]:
-    """Kind and data of the entry that a frame is."""
-    key_length, kind, payload_length = _NOTE_HEAD.unpack_from(packed, _NOTE_AT)
-    key = packed[_KEY_AT : _KEY_AT + key_length]
-    if kind != NOTE or payload_length or not key.startswith(RAFT_KEY) or len(key) == len(RAFT_KEY):
-        return _NORMAL, packed
-    return key[len(RAFT_KEY)], key[len(RAFT_KEY) + 1 :]
