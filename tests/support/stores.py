@@ -105,3 +105,26 @@ MAKERS: dict[str, Callable[[str], Store]] = {
     "file-real-disk": lambda directory: new_file_store(RealDisk(), directory, segment_bytes=8192),
 }
 """One maker a kind of store; the argument is a directory that is not there yet."""
+
+
+def write_everything(store: FileStore, messages: int) -> None:
+    """All that makes files: segments, indexes, journal, manifest, staged parts. Each word of it begins with `plain`."""
+    for seq in range(1, messages + 1):
+        store.append(seq, seq, b"plainsubject.%d" % (seq % 7), b"NATS/1.0\r\nplain: x\r\n\r\n", b"plainpayload" * 9)
+        if seq % 10 == 0:
+            store.journal.put(b"plainconsumer", b"plainstate")
+            commit(store)
+    store.put_note(b"plainnote", b"plainvalue")
+    for seq in range(1, 40):
+        store.erase(seq)
+    for seq in range(40, 160):
+        store.delete(seq)
+    commit(store)
+    commit(store)
+    upkeep(store, turns=200)
+    stage = store.bulk.staging()
+    stage.create("one")
+    stage.write("one", 0, b"plainpart" * 20_000)
+    stage.finish("one")
+    stage.create("two")
+    stage.write("two", 0, b"plainpart" * 20_000)

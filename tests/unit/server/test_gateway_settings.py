@@ -13,30 +13,24 @@ from slipstream.config.reload import diff
 from slipstream.monitoring.gatewayz import GatewayzOptions, gatewayz
 from slipstream.server.dialer import Dialer
 from slipstream.server.server import Server
+from support import single_server
 from support.clusters import DEADLINE, connected, heard_by_all, until
 from support.config_loading import loaded
 from support.gateway_world import gateway_connect, gateway_info
 from support.ports import free_port
+from support.single_server import greeted_at
 from tlsfiles import Authority
 
 
 async def started(gateway: str, more: str = "", name: str = "a1") -> tuple[Server, list[str]]:
     """A server with this `gateway` block, and its log."""
-    lines: list[str] = []
-    server = Server(
-        loaded(f'listen: "127.0.0.1:-1"\nserver_name: {name}\ngateway {{ {gateway} }}\n{more}').options,
-        log=lambda level, text: lines.append(f"[{level}] {text}"),
-    )
-    await server.start()
-    return server, lines
+    return await single_server.started(f"server_name: {name}\ngateway {{ {gateway} }}\n{more}")
 
 
 async def greeted(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, dict[str, Any]]:
     """A socket on the gateway port, and INFO."""
     assert server.gateways is not None
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.gateways.port)
-    line = await asyncio.wait_for(reader.readline(), DEADLINE)
-    return reader, writer, json.loads(line.removeprefix(b"INFO "))
+    return await greeted_at(server.gateways.port)
 
 
 class Peer:

@@ -16,29 +16,17 @@ from support.clusters import heard_by_all
 from support.config_loading import loaded
 from support.leaf_world import DEADLINE, LeafServer, LeafWorld, until, until_shown
 from support.ports import free_port
+from support.single_server import greeted_at, started
 from tlsfiles import Authority
 
 SEED = "SUAKYRHVIOREXV7EUZTBHUHL7NUMHPMAS7QMDU3GTIUWEI5LDNOXD43IZY"
 PUBLIC = "UD466L6EBCM3YY5HEGHJANNTN4LSKTSUXTH7RILHCKEQMQHTBNLHJJXT"
 
 
-async def started(config: str) -> tuple[Server, list[str]]:
-    """A server with nothing but this, and its log."""
-    lines: list[str] = []
-    server = Server(
-        loaded(f'listen: "127.0.0.1:-1"\n{config}').options,
-        log=lambda level, text: lines.append(f"[{level}] {text}"),
-    )
-    await server.start()
-    return server, lines
-
-
 async def greeted(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, dict[str, Any]]:
     """A socket on the leaf node port, and INFO."""
     assert server.leafnodes is not None
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.leafnodes.port)
-    line = await asyncio.wait_for(reader.readline(), DEADLINE)
-    return reader, writer, json.loads(line.removeprefix(b"INFO "))
+    return await greeted_at(server.leafnodes.port)
 
 
 async def test_info_tells_where_the_leafnodes_listen_and_advertise() -> None:

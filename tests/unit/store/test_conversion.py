@@ -19,7 +19,7 @@ from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.server.at_rest import AtRest, KeysAtRest
 from slipstream.server.conversion import Conversion, convert_stream
 from slipstream.testing.sim_disk import SimDisk
-from support.stores import commit, new_file_store, reopen, upkeep
+from support.stores import commit, new_file_store, reopen, upkeep, write_everything
 
 KEY: Final = MainKey(b"the key that comes or goes", AtRestCipher.AES)
 ROOT: Final = "/store"
@@ -50,25 +50,7 @@ def plain_directory(*, chained: bool = False) -> SimDisk:
     write_whole_file(disk, f"{ROOT}/SERVER.nk", b"SNPLAINSEED\n")
     directory = f"{ROOT}/{account_directory(ACCOUNT)}/streams/{UID}"
     store = new_file_store(disk, directory, segment_bytes=8192, chained=chained)
-    for seq in range(1, 301):
-        store.append(seq, seq, b"plainsubject.%d" % (seq % 7), b"NATS/1.0\r\nplain: x\r\n\r\n", b"plainpayload" * 9)
-        if seq % 10 == 0:
-            store.journal.put(b"plainconsumer", b"plainstate")
-            commit(store)
-    store.put_note(b"plainnote", b"plainvalue")
-    for seq in range(1, 40):
-        store.erase(seq)
-    for seq in range(40, 160):
-        store.delete(seq)
-    commit(store)
-    commit(store)
-    upkeep(store, turns=200)
-    stage = store.bulk.staging()
-    stage.create("one")
-    stage.write("one", 0, b"plainpart" * 20_000)
-    stage.finish("one")
-    stage.create("two")
-    stage.write("two", 0, b"plainpart" * 20_000)
+    write_everything(store, 300)
     store.close()
     return disk.copy()
 

@@ -19,7 +19,7 @@ from slipstream.jetstream.store.sealed.rotation import rotate
 from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.testing.sim_disk import SimDisk
 from support.sealing import SECRET, ring, sealed_disk, sealed_stores
-from support.stores import DIRECTORY, commit, new_file_store, reopen, upkeep
+from support.stores import DIRECTORY, commit, new_file_store, reopen, upkeep, write_everything
 
 BOTH = pytest.mark.parametrize("cipher", list(AtRestCipher))
 ANOTHER = b"not the main key of the tests"
@@ -28,25 +28,7 @@ ANOTHER = b"not the main key of the tests"
 def written(disk: Disk, *, segment_bytes: int = 8192, messages: int = 300) -> None:
     """A stream with everything that makes files: segments, indexes, journal, manifest, staged parts."""
     store = new_file_store(disk, segment_bytes=segment_bytes)
-    for seq in range(1, messages + 1):
-        store.append(seq, seq, b"plainsubject.%d" % (seq % 7), b"NATS/1.0\r\nplain: x\r\n\r\n", b"plainpayload" * 9)
-        if seq % 10 == 0:
-            store.journal.put(b"plainconsumer", b"plainstate")
-            commit(store)
-    store.put_note(b"plainnote", b"plainvalue")
-    for seq in range(1, 40):
-        store.erase(seq)
-    for seq in range(40, 160):
-        store.delete(seq)
-    commit(store)
-    commit(store)
-    upkeep(store, turns=200)
-    stage = store.bulk.staging()
-    stage.create("one")
-    stage.write("one", 0, b"plainpart" * 20_000)
-    stage.finish("one")
-    stage.create("two")
-    stage.write("two", 0, b"plainpart" * 20_000)
+    write_everything(store, messages)
     store.close()
 
 
