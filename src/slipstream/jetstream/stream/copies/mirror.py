@@ -16,7 +16,8 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import StreamSource
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.commit.point import AfterCommit
-from slipstream.jetstream.stream.copies.source_feed import FeedKind, SourceFeed, Start, clean_header
+from slipstream.jetstream.stream.copies.origin_request import FeedKind, Start
+from slipstream.jetstream.stream.copies.source_feed import SourceFeed, clean_header
 from slipstream.jetstream.stream.copies.source_info import source_fields
 from slipstream.jetstream.stream.copies.source_names import stable_id
 from slipstream.jetstream.stream.copies.transforms import Transforms

@@ -20,28 +20,32 @@ What this is not: what happens with a message. That is the owner's, a `mirror.Mi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Annotated, Final, Protocol
-
-import msgspec
+from typing import Final, Protocol
 
 from slipstream.errors import UNREADABLE, ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.ack_subjects import account_hash as hashed
-from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy
-from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig, StreamSource
+from slipstream.jetstream.config.structs import CONSUMER_CONFIG, StreamSource
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, LiveSubscription, Ports
 from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.commit.point import AfterCommit
+from slipstream.jetstream.stream.copies.origin_request import (
+    ANSWER,
+    FeedKind,
+    OriginAnswer,
+    OriginReader,
+    Start,
+    api_subject,
+    consumer_config,
+    deliver_subject,
+)
 from slipstream.jetstream.stream.limits import (
-    SOURCE_ACK_WAIT_NS,
     SOURCE_BACKOFF_MAX_NS,
     SOURCE_BACKOFF_NS,
     SOURCE_ERROR_LOG_NS,
@@ -52,11 +56,9 @@ from slipstream.jetstream.stream.limits import (
     SOURCE_SILENCE_NS,
     SOURCE_TIMEOUT_NS,
 )
-from slipstream.units import SECOND_NS
 
-__all__ = ["FeedKind", "FeedOwner", "SourceFeed", "Start", "clean_header"]
+__all__ = ["FeedOwner", "SourceFeed", "clean_header"]
 
-_API = "$JS.API"
 _CONTROL = b"NATS/1.0 100 "
 _FLOW_REPLIES = b"$JS.FC."
 # Times that an origin may name, as `SEQ_LAST` is for sequences. It may be a client of another account that calls itself
@@ -75,26 +77,6 @@ class _State(Enum):
     ASKING = auto()
     RUNNING = auto()
     CLOSED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class FeedKind:
-    """How mirrors and sources differ in what they ask for."""
-
-    letter: str
-    """Names the deliver subject: `$JS.<letter>.<id>`."""
-    metadata: str
-    """Beginning of the metadata keys that tell the origin who reads."""
-    setup_failed: ErrorSpec
-    requires_flow_acks: ErrorSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a consumer is to begin: at a sequence, at a time, or with everything."""
-
-    seq: int = 0
-    time_ns: int | None = None
 
 
 class FeedOwner(Protocol):
@@ -119,34 +101,6 @@ class FeedOwner(Protocol):
     def after_commit(self, callback: AfterCommit) -> None:
         """Call when everything taken so far is committed."""
         ...
-
-
-class _Info(msgspec.Struct):
-    deliver_subject: str = ""
-    ack_policy: str = ""
-
-
-_Sequence = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _Delivered(msgspec.Struct):
-    stream_seq: _Sequence = 0
-
-
-class _Error(msgspec.Struct):
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class _Answer(msgspec.Struct):
-    name: str = ""
-    config: _Info | None = None
-    delivered: _Delivered = msgspec.field(default_factory=_Delivered)
-    error: _Error | None = None
-
-
-_ANSWER = msgspec.json.Decoder(_Answer)
 
 
 class SourceFeed:
@@ -246,7 +200,7 @@ class SourceFeed:
     def remove_consumer(self) -> None:
         """Have the origin forget a lasting consumer that was made for this reader. Call before `close`."""
         if self._source.consumer is None:
-            subject = self._api_subject(f"CONSUMER.DELETE.{self._source.name}.{self._name}")
+            subject = api_subject(self._source, f"CONSUMER.DELETE.{self._source.name}.{self._name}")
             self._ports.publish(subject, None, None, b"")
 
     def retry(self) -> None:
@@ -306,66 +260,26 @@ class SourceFeed:
         given = self._source.consumer
         if given is not None:
             # It exists, and keeps its own place: everything behind its last ack is to come again.
-            subject = self._api_subject(f"CONSUMER.RESET.{self._source.name}.{given.name}")
+            subject = api_subject(self._source, f"CONSUMER.RESET.{self._source.name}.{given.name}")
             self._expect_answer(SOURCE_LASTING_TIMEOUT_NS)
             self._ports.publish(subject, reply, None, b"")
             return
-        config = self._consumer_config()
+        start = self._owner.start()
+        self._deliver_to = deliver_subject(self._source, self._kind, self._random_id())
+        reader = OriginReader(self._name, self._account, self._stream, self._domain)
+        config = consumer_config(self._source, self._kind, start, reader, self._deliver_to)
         if config.filter_subject:
             path = f"CONSUMER.CREATE.{self._source.name}.{self._name}.{config.filter_subject}"
         else:
             path = f"CONSUMER.CREATE.{self._source.name}"
         body = encode({"stream_name": self._source.name, "config": CONSUMER_CONFIG.wire(config), "action": ""})
         self._expect_answer(SOURCE_FIRST_TIMEOUT_NS)
-        self._ports.publish(self._api_subject(path), reply, _ASK_HEADER, body)
+        self._ports.publish(api_subject(self._source, path), reply, _ASK_HEADER, body)
 
     def _expect_answer(self, first_ns: int) -> None:
         """Wait longer each time: an origin without a leader is silent for a moment, one far away may need long."""
         timeout_ns = min(first_ns << min(self._unanswered, _DOUBLINGS), SOURCE_TIMEOUT_NS)
         self._timer = self._ports.call_later(timeout_ns, guarded(self._no_answer, self._broke))
-
-    def _consumer_config(self) -> ConsumerConfig:
-        source, kind = self._source, self._kind
-        start = self._owner.start()
-        self._deliver_to = self._deliver_subject()
-        policy = DeliverPolicy.ALL
-        if start.time_ns is not None:
-            policy = DeliverPolicy.BY_START_TIME
-        elif start.seq:
-            policy = DeliverPolicy.BY_START_SEQUENCE
-        metadata = {f"{kind.metadata}.acc": self._account, f"{kind.metadata}.stream": self._stream}
-        if self._domain:
-            metadata[f"{kind.metadata}.domain"] = self._domain
-        filters = [source.filter_subject] if source.filter_subject else []
-        filters += [transform.src for transform in source.subject_transforms if transform.src]
-        return ConsumerConfig(
-            name=self._name,
-            deliver_subject=self._deliver_to,
-            deliver_policy=policy,
-            opt_start_seq=start.seq if start.time_ns is None else 0,
-            opt_start_time_ns=start.time_ns,
-            ack_policy=AckPolicy.NONE,
-            ack_wait_ns=SOURCE_ACK_WAIT_NS,
-            max_deliver=1,
-            filter_subject=filters[0] if len(filters) == 1 else "",
-            filter_subjects=filters if len(filters) > 1 else [],
-            idle_heartbeat_ns=SECOND_NS,
-            flow_control=True,
-            direct=True,
-            sourcing=True,
-            inactive_threshold_ns=SOURCE_SILENCE_NS,
-            metadata=dict(sorted(metadata.items())),
-        )
-
-    def _deliver_subject(self) -> str:
-        external = self._source.external
-        prefix = external.deliver if external is not None and external.deliver else "$JS"
-        return f"{prefix}.{self._kind.letter}.{self._random_id()}".replace("..", ".")
-
-    def _api_subject(self, path: str) -> bytes:
-        external = self._source.external
-        prefix = external.api if external is not None and external.api else _API
-        return f"{prefix}.{path}".replace("..", ".").encode()
 
     def _random_id(self) -> str:
         return hashed(self._ports.new_nuid())
@@ -374,7 +288,7 @@ class SourceFeed:
         if self._state is not _State.ASKING:
             return
         try:
-            answer = _ANSWER.decode(payload)
+            answer = ANSWER.decode(payload)
         except UNREADABLE:
             self._failed(TableError(table.INVALID_JSON, err="invalid consumer create response"))
             return
@@ -411,7 +325,7 @@ class SourceFeed:
 
     # --- reading ---
 
-    def _run(self, answer: _Answer, deliver_subject: str) -> None:
+    def _run(self, answer: OriginAnswer, deliver_subject: str) -> None:
         self._hang_up()
         self._state = _State.RUNNING
         self._fails = self._unanswered = 0

@@ -17,7 +17,8 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig, StreamSource
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.commit.point import AfterCommit
-from slipstream.jetstream.stream.copies.source_feed import FeedKind, SourceFeed, Start, clean_header
+from slipstream.jetstream.stream.copies.origin_request import FeedKind, Start
+from slipstream.jetstream.stream.copies.source_feed import SourceFeed, clean_header
 from slipstream.jetstream.stream.copies.source_info import source_fields
 from slipstream.jetstream.stream.copies.source_names import (
     SOURCE_HEADER,
