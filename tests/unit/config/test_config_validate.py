@@ -133,7 +133,9 @@ ASKED = {
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
-    "jetstream: JetStream": "jetstream { key: k }, cluster { name: c, port: 6222 }, server_name: s",
+    "jetstream: encryption": (
+        "jetstream { decrypt: true, prev_key: k }, cluster { name: c, port: 6222 }, server_name: s"
+    ),
     "gateway: JetStream": "gateway { name: a, port: 1 }, jetstream: true",
     "gateway: ocsp_peer": "gateway { tls { ocsp_peer: true } }",
     "gateway: a": 'gateway { authorization { user: u, password: "$2a$11$abc" } }',
