@@ -44,7 +44,7 @@ from support.servers import server_binary
 
 TROUBLES: Final = (
     *("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader"),
-    *("wipe", "wipe leader", "damage", "damage leader"),
+    *("wipe", "wipe leader", "damage", "damage leader", "move"),
 )
 _STREAM, _BUCKET, _KEYS = "QUEUE", "PLACES", ("a", "b", "c")
 _ANSWER_S, _FORM_S = 3.0, 90.0
@@ -274,6 +274,9 @@ class Trial:
                 self._namespaces.split({chosen.number})
                 await asyncio.sleep(lasts)
                 self._namespaces.heal()
+            elif trouble == "move":
+                await self._move()
+                await asyncio.sleep(lasts)
             elif trouble.startswith("damage"):
                 chosen.kill()
                 self._found.damaged.append(damage(chosen.store, self._rng))
@@ -284,10 +287,26 @@ class Trial:
             for node in self.nodes:
                 if not node.runs:
                     node.start()
-            if trouble.startswith(("wipe", "damage")) and self._kind == "o" and self._copies > 1:
+            spoiled = trouble.startswith(("wipe", "damage")) and self._kind == "o"
+            if (spoiled or trouble == "move") and self._copies > 1:
                 # Two of three disks would be a majority: the first one is made good before the next is touched.
                 await self._eventually(self._whole, f"all is whole after {trouble} of {chosen.name}")
             await asyncio.sleep(self._rng.uniform(1.0, 4.0))
+
+    async def _move(self) -> None:
+        """Fewer copies, and as many as before again: servers leave and come back, whoever dies meanwhile."""
+        for copies in (self._rng.randrange(1, self._copies + 1), self._copies):
+
+            async def change(copies: int = copies) -> None:
+                client = await self._client(self._rng.choice(self.nodes))
+                try:
+                    for stream in (_STREAM, f"KV_{_BUCKET}"):
+                        config = (await _api(client, f"STREAM.INFO.{stream}"))["config"]
+                        await _api(client, f"STREAM.UPDATE.{stream}", {**config, "num_replicas": copies})
+                finally:
+                    await client.close()
+
+            await self._eventually(change, f"both have {copies} copies")
 
     async def _whole(self) -> None:
         """Every server has its copy of both streams."""
