@@ -32,13 +32,13 @@ __all__ = ["REPAIR", "TOKEN_BYTES", "RepairLeader", "SilentReplica", "new_token"
 REPAIR: Final = 7
 """Kind of the message that asks for it, with a token for each damage; those before are of `follower_reads`."""
 _ASK_TICKS: Final = 10
-TOKEN_BYTES: Final = 8
+TOKEN_BYTES: Final = 9
 _AGAIN: Final = 5  # asked so often in vain, the leader proposes its change once more
 
 
-def new_token(ports: Ports) -> bytes:
-    """For a damage that was just found."""
-    return ports.random_below(1 << 62).to_bytes(TOKEN_BYTES, "big")
+def new_token(ports: Ports, *, silent: bool = False) -> bytes:
+    """For a damage that was just found; the first byte says whether the member still takes part."""
+    return bytes((silent,)) + ports.random_below(1 << 62).to_bytes(TOKEN_BYTES - 1, "big")
 
 
 class _Nothing:
@@ -67,7 +67,7 @@ class SilentReplica:
         self._node = node
         self._peers = peers
         self._send = send
-        self._token = new_token(ports)
+        self._token = new_token(ports, silent=True)
         self._ticks = 0
         self._taker = SegmentTaker(ports, files, send, complete)
 

@@ -124,6 +124,8 @@ class ReplicaCare:
             log = store.replica if store is not None else None
             if not leads or group is None or log is None or replica.stream is None:
                 return
+            if not token[0] and not self._can_do_without(sender, group):
+                return  # it still takes part, and is needed
             if self._repairs.is_new(sender, token):
                 replica.drop_copy(sender)
             step = self._repairs.asked(sender, token, group.votes, log.last_index, group.applied)
@@ -134,6 +136,11 @@ class ReplicaCare:
 
         if replica.stream is not None and len(token) == TOKEN_BYTES and sender in self._peers():
             replica.confirm(confirmed)
+
+    def _can_do_without(self, member: int, group: Group) -> bool:
+        """Whether the others that are there could commit without this one."""
+        rest = [voter for voter in group.votes.voters if voter != member]
+        return sum(voter in group.caught_up(_NEAR) for voter in rest) > len(rest) // 2
 
     def _hand_over(self, lost: str, group: Group) -> None:
         """A damaged leader lets one lead that is whole, is there, and has everything."""

@@ -44,6 +44,11 @@ def spoil(node: Node) -> None:
         job = store.begin_upkeep()
 
 
+def _lost_of(node: Node) -> list[int]:
+    store = node.replica._store
+    return store.lost().seqs if store is not None else [0]
+
+
 @pytest.mark.parametrize("how", ["flip", "empty", "remove"])
 @pytest.mark.parametrize("leads", [False, True])
 def test_every_kind_of_file_is_made_good(how: str, leads: bool) -> None:
@@ -101,6 +106,24 @@ def test_a_damaged_replica_says_nothing_before_it_is_a_learner() -> None:
     other.start()
     cluster.until(cluster.is_whole, 300)
     cluster.agree()
+
+
+def test_a_damaged_leader_hands_over_to_who_is_there() -> None:
+    cluster = filled()
+    leader = cluster.leader
+    dead, other = [node for node in cluster.up() if not node.leads]
+    cluster.kill(dead)
+    cluster.steps(15)
+    spoil(leader)
+    cluster.until(lambda: other.leads, 100)
+    handed = [text for _, text in leader.ports.logged if "another one is to lead" in text]
+    assert len(handed) == 1
+    for seq in range(41, 46):
+        cluster.steps(15)
+        assert cluster.stored(b"more")["seq"] == seq  # with the damaged one, which has all that is new
+    dead.start()
+    cluster.until(lambda: cluster.is_whole() and not _lost_of(leader), 300)
+    assert len(cluster.agree()) == 45
 
 
 def test_damage_that_all_have_keeps_nobody_from_going_on() -> None:
