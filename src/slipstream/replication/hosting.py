@@ -316,11 +316,13 @@ class Hosting:
             self._make_replica(kept)
             return
         assignment, host = kept.assignment, self._account(kept.assignment.account)
-        if host is None or assignment.restoring:
+        if host is None:
             return
         if assignment.group in self._grouped:
             return  # it has a group since, which this server has yet to hear of again
         kept.is_begun = kept.is_alone = True
+        if assignment.restoring:
+            return  # who takes in the backup makes it (`restores`), or it is opened by `open_restored`
         if host.streams.get(assignment.name) is not None:
             self._follow_config(kept)
             return

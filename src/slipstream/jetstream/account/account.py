@@ -323,6 +323,10 @@ class JetStreamAccount:
         """Run a stream that a cluster has assigned to this server alone: the one found on disk, or a new one."""
         if self._busy.wait(config.name, lambda: self.place_stream(config, created_ns, done, fill)):
             return
+        running = self.streams.get(config.name)
+        if running is not None:
+            done(running)
+            return
         found = self._unassigned.pop(config.name, None)
         if found is None:
             self._maker.create(config, done, fill, created_ns=created_ns)
