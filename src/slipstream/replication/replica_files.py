@@ -281,6 +281,8 @@ class ReplicaFiles:
         if self._disk.is_dir(self._log):
             self._remove_log()
         remove_import(self._disk, self._log)
+        if self._disk.is_dir(self.directory):
+            self._disk.sync_dir(self.directory)  # that it is gone is about to be said
 
     def _remove_log(self) -> None:
         for name in self._disk.list_dir(self._log):
