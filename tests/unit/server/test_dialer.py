@@ -26,6 +26,8 @@ class _Call:
     timeout_ns = 5 * SECOND_NS
     is_announced = False
 
+    tunnel = None
+
     def __init__(self, ports: list[int], most: int = 100) -> None:
         self.is_wanted = True
         self.reached = asyncio.Event()
