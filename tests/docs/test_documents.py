@@ -25,7 +25,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,9 @@ class Story:
         for process in self._background:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for path in self._directory.rglob("n*.pid"):  # of a cluster, in a document that was not told to its end
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(path.read_text()), signal.SIGKILL)
 
     def _command(self, command: str) -> None:
         words = shlex.split(command)

@@ -20,7 +20,7 @@ from slipstream.declared.config_block import block_problem
 from slipstream.errors import ConfigError
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.consumers import _CREATE, _PAUSE
-from slipstream.jetstream.api.snapshots import _RESTORE
+from slipstream.jetstream.api.restoring import _RESTORE
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, STREAM_CONFIG_REQUEST
 from slipstream.jetstream.consumer import requests
 from slipstream.jetstream.gojson import JsonError, encode

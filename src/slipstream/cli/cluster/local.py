@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -57,13 +58,16 @@ def up(directory: Path, servers: int, port: int) -> None:
     again.
     """
     if importlib.util.find_spec("slipstream_raft") is None:
-        raise Failure("a cluster needs the Raft core: pip install 'slipstream[cluster]'")
+        raise Failure("a cluster needs the Raft core: pip install 'slipstream-server[cluster]'")
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     running = [path.stem for path in sorted(directory.glob("n*.pid")) if _process(path) is not None]
     if running:
         raise Failure(f"{', '.join(running)} of {directory} run already; `slipstream cluster down` stops them")
     ports = [port + number for number in range(servers)]
+    taken = [one + more for one in ports for more in (0, _HTTP, _ROUTES) if _is_taken(one + more)]
+    if taken:
+        raise Failure(f"another program listens on {', '.join(map(str, taken))}; choose others with --port")
     routes = ", ".join(f'"nats://127.0.0.1:{one + _ROUTES}"' for one in ports)
     processes = {}
     for number, one in enumerate(ports, 1):
@@ -102,6 +106,12 @@ def down(directory: Path) -> None:
             raise Failure(f"{', '.join(left)} did not end")
         time.sleep(_LOOK_S)
     say(f"Stopped {counted(len(found), 'server')}")
+
+
+def _is_taken(port: int) -> bool:
+    """Whether somebody listens there: their cluster would be taken for the new one."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _wait_until_founded(directory: Path, processes: dict[str, subprocess.Popen[bytes]], ports: list[int]) -> None:
