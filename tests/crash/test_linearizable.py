@@ -18,7 +18,7 @@ async def test_one_order_explains_what_all_clients_saw(tmp_path: Path) -> None:
     assert len(found.history.events) >= 1600 and found.watched > 0 and found.own_writes > 0
 
 
-@pytest.mark.parametrize("eager", ["removals", "reads"])
+@pytest.mark.parametrize("eager", ["removals", pytest.param("reads", marks=pytest.mark.long)])
 async def test_the_checks_find_a_server_that_breaks_it(tmp_path: Path, eager: str) -> None:
     for number in range(8):  # mostly the first or second finds it
         directory = tmp_path / str(number)

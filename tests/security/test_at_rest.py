@@ -196,7 +196,7 @@ def until_done(server: ServerProcess) -> None:
     raise AssertionError(found)
 
 
-@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("killed", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_it_is_turned_on_and_off_in_place(ours: Launcher, tmp_path: Path, killed: bool) -> None:
     """Nothing is lost, what comes meanwhile is kept, and what is said to be done is done."""
     http = "\nhttp: -1"
