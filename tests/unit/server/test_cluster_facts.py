@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from nats.aio.msg import Msg
 pytest.importorskip("slipstream_raft")
 
 from support.cluster_calls import call, create, published
-from support.cluster_servers import trio
-from support.clusters import until
+from support.cluster_servers import Trio, trio
+from support.clusters import heard_by_all, until
 
 ACCOUNTS = """
 accounts { $SYS { users: [{ user: sys, password: sys }] }, A { jetstream: enabled, users: [{ user: a, password: a }] } }
@@ -24,8 +23,10 @@ no_auth_user: a
 """
 
 
-async def heard(client: Client) -> dict[str, list[dict[str, Any]]]:
-    """Advisories that come from now on, by their subjects."""
+async def heard(servers: Trio, **login: str) -> tuple[Client, dict[str, list[dict[str, Any]]]]:
+    """A client of n2, and the advisories that come from now on, by their subjects."""
+    clients = [await nats.connect(servers.named(name).url, **login) for name in ("n2", "n0", "n1")]
+    client, *others = clients
     found: dict[str, list[dict[str, Any]]] = {}
 
     async def note(message: Msg) -> None:
@@ -33,16 +34,17 @@ async def heard(client: Client) -> dict[str, list[dict[str, Any]]]:
 
     for subject in ("STREAM.*.*", "CONSUMER.*.*.*", "DOMAIN.*"):
         await client.subscribe(f"$JS.EVENT.ADVISORY.{subject}", cb=note)
-    await client.flush()
-    await asyncio.sleep(0.3)  # until the other servers know
-    return found
+    # Servers hear of subscriptions in their order: who knows of a later one knows of these.
+    await heard_by_all(clients)
+    for other in others:
+        await other.close()
+    return client, found
 
 
 async def test_who_listens_hears_of_leaders(tmp_path: Path) -> None:
     async with trio(tmp_path, ACCOUNTS) as servers:
-        client = await nats.connect(servers.named("n2").url)
-        system = await nats.connect(servers.named("n2").url, user="sys", password="sys")
-        own, all_ = await heard(client), await heard(system)
+        client, own = await heard(servers)
+        system, all_ = await heard(servers, user="sys", password="sys")
         made = await create(client, "S")
         await call(
             client, "CONSUMER.CREATE.S.c", stream_name="S", config={"durable_name": "c", "ack_policy": "explicit"}
