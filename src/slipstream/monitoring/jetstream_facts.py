@@ -120,6 +120,11 @@ class StreamView(Protocol):
         """When it was created, RFC 3339."""
         ...
 
+    @property
+    def is_led(self) -> bool:
+        """Whether this server leads it; otherwise it keeps a copy."""
+        ...
+
     def config(self) -> ApiObject: ...
     def state(self) -> ApiObject:
         """With `messages`, `bytes` and `consumer_count`."""

@@ -203,8 +203,7 @@ def _count(whole: Jsz, stream: StreamView, *, leaders: bool) -> None:
     whole.messages += _number(state, "messages")
     whole.bytes += _number(state, "bytes")
     whole.consumers += consumers
-    if leaders:
-        # Without a cluster this server leads everything it has.
+    if leaders and stream.is_led:
         whole.streams_leader += 1
         whole.consumers_leader += consumers
 
@@ -233,6 +232,8 @@ def _chosen(accounts: list[AccountView], options: JszOptions) -> list[AccountVie
 def _account(facts: Facts, account: AccountView, options: JszOptions) -> Steps[AccountJetStream]:
     details: list[StreamDetail] = []
     for stream in account.streams() if options.streams or options.consumer else ():
+        if options.stream_leader_only and not stream.is_led:
+            continue
         details.append(_stream(stream, options))
         if not len(details) % _STEP_STREAMS:
             yield 0

@@ -185,13 +185,16 @@ class Descriptions:
 
         def respond() -> None:
             used = {
-                "memory": host.budgets[StorageType.MEMORY].used_bytes,
-                "storage": host.budgets[StorageType.FILE].used_bytes + self._hosting.follower_bytes(account),
+                "memory": self._used_bytes(host, StorageType.MEMORY),
+                "storage": self._used_bytes(host, StorageType.FILE),
                 "consumers": sum(stream.interest.consumer_count for stream in host.streams.values()),
             }
             answer(msgspec.msgpack.encode(used))
 
         all_received(host.streams.values(), respond)
+
+    def _used_bytes(self, host: JetStreamAccount, storage: StorageType) -> int:
+        return host.budgets[storage].used_bytes + self._hosting.followed_bytes(host.name, storage)
 
 
 def _shown(host: JetStreamAccount, stream: Stream, *, versioned: bool = True) -> bytes:

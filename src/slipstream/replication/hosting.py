@@ -20,7 +20,7 @@ from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.file import FileStoreOptions
+from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.direct_replica import DirectReplica
@@ -150,11 +150,17 @@ class Hosting:
         kept = self._kept.get((assignment.account, assignment.name))
         return kept.leader_since_ns if kept is not None else 0
 
-    def follower_bytes(self, account: str) -> int:
-        """What copies of an account's streams take that other servers lead."""
-        replicas = (kept.replica for (host, _), kept in self._kept.items() if host == account)
-        stores = (one.readable for one in replicas if one is not None and one.stream is None)
-        return sum(store.size_bytes for store in stores if store is not None)
+    def followed(self, account: str) -> list[tuple[Assignment, FileStore]]:
+        """The copies of an account's streams that other servers lead, as far as they can be read."""
+        kept = (one for (host, _), one in self._kept.items() if host == account)
+        found = ((one.assignment, one.replica) for one in kept if one.replica is not None)
+        stores = ((assignment, one.readable) for assignment, one in found if one.stream is None)
+        return [(assignment, store) for assignment, store in stores if store is not None]
+
+    def followed_bytes(self, account: str, storage: StorageType) -> int:
+        """What those take."""
+        found = self.followed(account)
+        return sum(store.size_bytes for assignment, store in found if assignment.config.storage is storage)
 
     def keeps(self, assignment: Assignment) -> bool:
         """Whether a copy of a stream is here."""

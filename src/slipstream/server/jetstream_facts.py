@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slipstream.jetstream.api.info import config_fields, state_fields
 from slipstream.jetstream.api.received import all_received
+from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.gojson.times import format_time
@@ -22,12 +23,14 @@ from slipstream.monitoring.jetstream_facts import (
     JetStreamStats,
     SyncStats,
 )
+from slipstream.server.replica_facts import ReplicaFacts
 from slipstream.version import API_LEVEL
 
 if TYPE_CHECKING:
     from slipstream.jetstream.account.account import JetStreamAccount
     from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.stream.stream import Stream
+    from slipstream.replication.hosting import Hosting
     from slipstream.server.jetstream import JetStreamRunner
 
 __all__ = ["RunningJetStream"]
@@ -101,6 +104,7 @@ class RunningJetStream:
             reserved_memory=sum(stats.reserved_memory for stats in each),
             reserved_storage=sum(stats.reserved_storage for stats in each),
             accounts=len(each),
+            ha_assets=self._group_count(),
             api=ApiStats(
                 API_LEVEL,
                 sum(stats.api.total for stats in each),
@@ -109,6 +113,13 @@ class RunningJetStream:
             ),
         )
 
+    def _group_count(self) -> int:
+        """Raft groups that this server takes part in, the meta group among them."""
+        cluster = self._runner.cluster
+        if cluster is None:
+            return 0
+        return len(cluster.coordinator.hosting.groups()) + (cluster.coordinator.meta is not None)
+
     def syncs(self) -> SyncStats:
         """See `JetStreamFacts.syncs`."""
         times = self._runner.sync_times
@@ -116,7 +127,12 @@ class RunningJetStream:
 
     def accounts(self) -> Iterable[_AccountFacts]:
         """The accounts that use JetStream."""
-        return [_AccountFacts(account, self._runner.apis[name]) for name, account in self._runner.accounts.items()]
+        return [self._account_facts(account) for account in self._runner.accounts.values()]
+
+    def _account_facts(self, account: JetStreamAccount) -> _AccountFacts:
+        cluster = self._runner.cluster
+        hosting = cluster.coordinator.hosting if cluster is not None else None
+        return _AccountFacts(account, self._runner.apis[account.name], hosting)
 
     def at_rest(self) -> AtRestProgress | None:
         """See `JetStreamFacts.at_rest`."""
@@ -174,7 +190,7 @@ class RunningJetStream:
             return [HealthProblem("ACCOUNT", f'JetStream account "{account}" not found', account=account, missing=True)]
         named = [found[account]] if account else list(found.values())
         if stream:
-            return _stream_problems(named[0], stream, consumer)
+            return self._stream_problems(named[0], stream, consumer)
         broken = [
             HealthProblem(
                 "ACCOUNT", f"JetStream account '{one.name}' {self._runner.broken[one.name]}", account=one.name
@@ -182,16 +198,35 @@ class RunningJetStream:
             for one in named
             if one.name in self._runner.broken
         ]
-        if cluster is not None:
-            names = {one.name for one in named}
-            broken += [
-                HealthProblem(
-                    "STREAM", f"JetStream stream '{of.account} > {of.name}' {text}", account=of.account, stream=of.name
-                )
-                for of, text in cluster.coordinator.hosting.faults()
-                if of.account in names
-            ]
+        names = {one.name for one in named}
+        broken += [problem for problem in self._replica_problems() if problem.account in names]
         return broken + [problem for one in named for problem in _account_problems(one)]
+
+    def _replica_problems(self) -> list[HealthProblem]:
+        """Copies that take no part."""
+        cluster = self._runner.cluster
+        if cluster is None:
+            return []
+        return [
+            HealthProblem(
+                "STREAM", f"JetStream stream '{of.account} > {of.name}' {text}", account=of.account, stream=of.name
+            )
+            for of, text in cluster.coordinator.hosting.faults()
+        ]
+
+    def _stream_problems(self, account: JetStreamAccount, name: str, consumer: str) -> Iterable[HealthProblem]:
+        found = [*_account_problems(account), *self._replica_problems()]
+        broken = [problem for problem in found if (problem.account, problem.stream) == (account.name, name)]
+        if name in account.offline or (broken and name not in account.streams):
+            return broken
+        facts = next((one for one in self._account_facts(account).streams() if one.name == name), None)
+        if facts is None:
+            text = f'JetStream stream "{name}" not found on account "{account.name}"'
+            return [HealthProblem("STREAM", text, account=account.name, stream=name, missing=True)]
+        if consumer and not facts.has_consumer(consumer):
+            text = f'JetStream consumer "{consumer}" not found for stream "{name}" on account "{account.name}"'
+            return [HealthProblem("CONSUMER", text, account=account.name, stream=name, consumer=consumer, missing=True)]
+        return broken
 
 
 def _account_problems(account: JetStreamAccount) -> Iterable[HealthProblem]:
@@ -215,44 +250,40 @@ def _account_problems(account: JetStreamAccount) -> Iterable[HealthProblem]:
         yield HealthProblem("STREAM", text, account=account.name, stream=name)
 
 
-def _stream_problems(account: JetStreamAccount, name: str, consumer: str) -> Iterable[HealthProblem]:
-    if name in account.offline:
-        return [problem for problem in _account_problems(account) if problem.stream == name]
-    if name not in account.streams:
-        text = f'JetStream stream "{name}" not found on account "{account.name}"'
-        return [HealthProblem("STREAM", text, account=account.name, stream=name, missing=True)]
-    interest = account.streams[name].interest
-    if consumer and not (isinstance(interest, Consumers) and consumer in interest.consumers):
-        text = f'JetStream consumer "{consumer}" not found for stream "{name}" on account "{account.name}"'
-        return [HealthProblem("CONSUMER", text, account=account.name, stream=name, consumer=consumer, missing=True)]
-    return [problem for problem in _account_problems(account) if problem.stream == name]
-
-
 class _AccountFacts:
     """One account."""
 
-    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher, hosting: Hosting | None) -> None:
         self._account = account
+        self._hosting = hosting
         self._calls = api.counters
         self.name = account.name
 
     def stats(self) -> JetStreamStats:
         facts = self._account.snapshot(streams=False)
         return JetStreamStats(
-            memory=facts.memory_bytes,
-            storage=facts.storage_bytes,
+            memory=facts.memory_bytes + self._followed_bytes(StorageType.MEMORY),
+            storage=facts.storage_bytes + self._followed_bytes(StorageType.FILE),
             reserved_memory=facts.reserved_memory_bytes,
             reserved_storage=facts.reserved_storage_bytes,
             accounts=0,
             api=ApiStats(API_LEVEL, self._calls.total, self._calls.errors),
         )
 
-    def streams(self) -> Iterable[_StreamFacts]:
-        return [_StreamFacts(self._account, stream) for _, stream in sorted(self._account.streams.items())]
+    def _followed_bytes(self, storage: StorageType) -> int:
+        return 0 if self._hosting is None else self._hosting.followed_bytes(self.name, storage)
+
+    def streams(self) -> Iterable[_StreamFacts | ReplicaFacts]:
+        led = [_StreamFacts(self._account, stream) for stream in self._account.streams.values()]
+        followed = [] if self._hosting is None else self._hosting.followed(self.name)
+        found: list[_StreamFacts | ReplicaFacts] = [*led, *(ReplicaFacts(self._account, *one) for one in followed)]
+        return sorted(found, key=lambda one: one.name)
 
 
 class _StreamFacts:
-    """One stream."""
+    """One stream that runs here."""
+
+    is_led: Final = True
 
     def __init__(self, account: JetStreamAccount, stream: Stream) -> None:
         self._account = account
@@ -284,6 +315,10 @@ class _StreamFacts:
             # Of several with one name the one that is furthest behind.
             found[hold.by] = max(found.get(hold.by, 0), last - hold.first_seq + 1)
         return found
+
+    def has_consumer(self, name: str) -> bool:
+        interest = self._stream.interest
+        return isinstance(interest, Consumers) and name in interest.consumers
 
     def consumers(self, *, direct: bool) -> list[Mapping[str, object]]:
         interest = self._stream.interest

@@ -31,6 +31,8 @@ UNLIMITED = 2**64 - 1
 
 
 class Stream:
+    is_led = True
+
     def __init__(self, name: str, messages: int, consumers: int) -> None:
         self.name, self.created = name, "2026-11-15T02:44:32.698558985Z"
         self._messages, self._consumers = messages, consumers

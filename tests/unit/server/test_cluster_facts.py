@@ -13,6 +13,9 @@ from nats.aio.msg import Msg
 
 pytest.importorskip("slipstream_raft")
 
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.consumer.state import ConsumerState
+from slipstream.replication.hosting import Hosting
 from support.cluster_calls import call, create, published
 from support.cluster_servers import Trio, trio
 from support.clusters import heard_by_all, until
@@ -84,7 +87,11 @@ async def test_who_listens_hears_of_leaders(tmp_path: Path) -> None:
         assert "alternates" not in await call(client, "STREAM.INFO.M")
         await published(client, "S.x", bytes(1000))
         await until(
-            lambda: sum(member.coordinator.hosting.follower_bytes("A") for member in servers.members) > 2000, "copied"
+            lambda: (
+                sum(member.coordinator.hosting.followed_bytes("A", StorageType.FILE) for member in servers.members)
+                > 2000
+            ),
+            "copied",
         )
         info = await call(client, "INFO")
         assert info["storage"] >= 3000 and info["consumers"] == 1
@@ -99,5 +106,64 @@ async def test_who_listens_hears_of_leaders(tmp_path: Path) -> None:
             await servers.named(name).stop()
         await until(lambda: "STREAM.QUORUM_LOST.LOST" in own and "STREAM.QUORUM_LOST.LOST" in all_, "it is told")
         assert [one["name"] for one in own["STREAM.QUORUM_LOST.LOST"][0]["replicas"] if one["current"]] == ["n2"]
+        await client.close()
+        await system.close()
+
+
+async def asked(system: Client, what: str, **options: object) -> dict[str, dict[str, Any]]:
+    """What each server says about itself, by its name."""
+    inbox = system.new_inbox()
+    answers = await system.subscribe(inbox)
+    await system.publish(f"$SYS.REQ.SERVER.PING.{what}", json.dumps(options).encode(), reply=inbox)
+    said = [json.loads((await answers.next_msg(timeout=10)).data) for _ in range(3)]
+    await answers.unsubscribe()
+    return {one["server"]["name"]: one["data"] for one in said}
+
+
+def only_consumer(shown: dict[str, Any]) -> dict[str, Any]:
+    (stream,) = shown["account_details"][0]["stream_detail"]
+    (consumer,) = stream["consumer_detail"]
+    return consumer  # type: ignore[no-any-return]
+
+
+def acked_on(hosting: Hosting, account: str) -> list[int]:
+    """Up to where consumers of the account's copies have acks, on a server that leads none."""
+    states = (parts for _, store in hosting.followed(account) for parts in store.journal.entries().values())
+    return [ConsumerState.decode(parts).acks.shown_floor[1] for parts in states]
+
+
+async def test_who_keeps_a_copy_shows_it_as_its_own(tmp_path: Path) -> None:
+    async with trio(tmp_path, ACCOUNTS) as servers:
+        client = await nats.connect(servers.named("n2").url)
+        system = await nats.connect(servers.named("n2").url, user="sys", password="sys")
+        leader = (await create(client, "S"))["cluster"]["leader"]
+        await call(
+            client, "CONSUMER.CREATE.S.c", stream_name="S", config={"durable_name": "c", "ack_policy": "explicit"}
+        )
+        await published(client, "S.x", bytes(1000))
+        (taken,) = await (await client.jetstream().pull_subscribe_bind("c", stream="S")).fetch(1)
+        await taken.ack_sync()
+        hosting = [member.coordinator.hosting for member in servers.members if member.name != leader]
+        await until(lambda: all(acked_on(one, "A") == [1] for one in hosting), "every copy has the ack")
+        found = await asked(system, "JSZ", accounts=True, streams=True, consumer=True, raft=True)
+        for name, one in found.items():
+            assert (one["streams"], one["consumers"], one["messages"]) == (1, 1, 1), name
+            assert one["bytes"] == one["storage"] == found[leader]["bytes"] > 1000
+            assert one.get("streams_leader", 0) == one.get("consumers_leader", 0) == (name == leader)
+            assert one["ha_assets"] == 2, "the meta group and the stream's"
+            (stream,) = one["account_details"][0]["stream_detail"]
+            assert (stream["name"], stream["cluster"]["leader"], stream["state"]["last_seq"]) == ("S", leader, 1)
+            consumer = only_consumer(one)
+            assert consumer["delivered"]["stream_seq"] == consumer["ack_floor"]["stream_seq"] == 1
+        led = await asked(system, "JSZ", accounts=True, streams=True, stream_leader_only=True)
+        assert {name: "stream_detail" in one["account_details"][0] for name, one in led.items()} == {
+            name: name == leader for name in found
+        }
+        # Whoever keeps it is asked in vain for what is not there, and only for that.
+        health = await asked(system, "HEALTHZ", account="A", stream="S", consumer="c")
+        assert all(one["status"] == "ok" for one in health.values())
+        for named, missing in (({"stream": "T"}, 'stream "T"'), ({"stream": "S", "consumer": "d"}, 'consumer "d"')):
+            health = await asked(system, "HEALTHZ", account="A", **named)
+            assert all(f"{missing} not found" in one["error"] for one in health.values())
         await client.close()
         await system.close()

@@ -12,7 +12,7 @@ from slipstream.jetstream.ports import ServerFacts
 from slipstream.jetstream.store.contract import StoreSummary
 from slipstream.jetstream.stream.stream import Stream
 
-__all__ = ["config_fields", "state_fields", "stream_fields"]
+__all__ = ["config_fields", "state_fields", "stored_state_fields", "stream_fields"]
 
 
 def stream_fields(
@@ -63,10 +63,27 @@ def config_fields(config: StreamConfig, version: str | None) -> dict[str, object
 def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, int] | None = None) -> dict[str, object]:
     """The members of a StreamState."""
     store = stream.store
-    untouched = store.committed_seq == 0 and store.messages == 0 and stream.removals.is_untouched
     # A message that nobody wanted took a sequence and left its time, but not in the store.
     last_ts_ns = stream.appends.last_ts_ns if store.is_settled else store.committed_ts_ns
-    fields: dict[str, object] = {
+    return {
+        **_bounds(store, last_ts_ns, is_untouched=stream.removals.is_untouched),
+        **_contents(store, deleted=deleted, subjects=subjects),
+        "consumer_count": stream.interest.consumer_count,
+    }
+
+
+def stored_state_fields(store: StoreSummary, consumer_count: int) -> dict[str, object]:
+    """The same of a stream that another server leads, by what is stored of it here."""
+    return {
+        **_bounds(store, store.committed_ts_ns, is_untouched=store.first_seq == 1),
+        **_contents(store, deleted=False, subjects=None),
+        "consumer_count": consumer_count,
+    }
+
+
+def _bounds(store: StoreSummary, last_ts_ns: int, *, is_untouched: bool) -> dict[str, object]:
+    untouched = store.committed_seq == 0 and store.messages == 0 and is_untouched
+    return {
         "messages": store.messages,
         "bytes": store.size_bytes,
         "first_seq": 0 if untouched else store.first_seq,
@@ -74,6 +91,10 @@ def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, i
         "last_seq": store.committed_seq,
         "last_ts": format_time(last_ts_ns or ZERO_TIME_NS),
     }
+
+
+def _contents(store: StoreSummary, *, deleted: bool, subjects: dict[str, int] | None) -> dict[str, object]:
+    fields: dict[str, object] = {}
     if store.num_subjects:
         fields["num_subjects"] = store.num_subjects
     if subjects:
@@ -82,11 +103,7 @@ def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, i
         fields["num_deleted"] = store.num_deleted
         if deleted:
             fields["deleted"] = store.deleted(DELETED_DETAILS_MAX)
-    fields.update(_lost(store))
-    fields["consumer_count"] = stream.interest.consumer_count
-    return fields
-
-
-def _lost(store: StoreSummary) -> dict[str, object]:
     lost = store.lost()
-    return {"lost": {"msgs": lost.seqs, "bytes": lost.size_bytes}} if lost.seqs else {}
+    if lost.seqs:
+        fields["lost"] = {"msgs": lost.seqs, "bytes": lost.size_bytes}
+    return fields

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG
 from slipstream.jetstream.config.versioning import shown
 from slipstream.jetstream.consumer.consumer import Consumer
+from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
 
-__all__ = ["consumer_fields"]
+__all__ = ["consumer_fields", "stored_consumer_fields"]
 
 
 def consumer_fields(
@@ -23,21 +24,13 @@ def consumer_fields(
         version: if the metadata is to say which server answers.
         cluster: the member of this name: a consumer is where its stream is.
     """
-    config, acks = consumer.config, consumer.state.acks
+    config = consumer.config
     wire = CONSUMER_CONFIG.wire(config)
     if version is not None:
         wire["metadata"] = dict(sorted(shown(config.metadata, version).items()))
-    floor_dseq, floor_seq = acks.shown_floor
-    fields: dict[str, object] = {
-        "stream_name": consumer.stream.name,
-        "name": consumer.name,
-        "created": format_time(consumer.state.created_ns),
-        "config": _ordered(wire),
-        "delivered": _pair(acks.dseq, acks.delivered_seq, consumer.deliverer.last_delivered_ns),
-        "ack_floor": _pair(floor_dseq, floor_seq, consumer.replies.last_ack_ns),
-        "num_ack_pending": len(acks.pending),
-        # With one delivery there are no redeliveries to report.
-        "num_redelivered": 0 if config.max_deliver == 1 else acks.redelivered_count,
+    fields = {
+        **_said_first(consumer.stream.name, consumer.name, consumer.state, wire),
+        **_counts(consumer.state, consumer.deliverer.last_delivered_ns, consumer.replies.last_ack_ns),
         "num_waiting": _waiting(consumer, now_ns),
         "num_pending": consumer.deliverer.undelivered.pending(),
     }
@@ -53,6 +46,44 @@ def consumer_fields(
     if config.priority_groups:
         fields["priority_groups"] = [_group(consumer)]
     return fields
+
+
+def stored_consumer_fields(
+    stream: str, name: str, state: ConsumerState, now_ns: int, cluster: Mapping[str, object]
+) -> dict[str, object]:
+    """The same of a consumer that another server runs, by what is stored of it here.
+
+    What only its leader knows is shown as nats-server's followers do: nobody waits, nothing is left to deliver.
+    """
+    return {
+        **_said_first(stream, name, state, CONSUMER_CONFIG.wire(state.config)),
+        **_counts(state, 0, 0),
+        "num_waiting": 0,
+        "num_pending": 0,
+        "cluster": cluster,
+        "ts": format_time(now_ns),
+    }
+
+
+def _said_first(stream: str, name: str, state: ConsumerState, wire: dict[str, object]) -> dict[str, object]:
+    return {
+        "stream_name": stream,
+        "name": name,
+        "created": format_time(state.created_ns),
+        "config": _ordered(wire),
+    }
+
+
+def _counts(state: ConsumerState, delivered_ns: int, acked_ns: int) -> dict[str, object]:
+    acks = state.acks
+    floor_dseq, floor_seq = acks.shown_floor
+    return {
+        "delivered": _pair(acks.dseq, acks.delivered_seq, delivered_ns),
+        "ack_floor": _pair(floor_dseq, floor_seq, acked_ns),
+        "num_ack_pending": len(acks.pending),
+        # With one delivery there are no redeliveries to report.
+        "num_redelivered": 0 if state.config.max_deliver == 1 else acks.redelivered_count,
+    }
 
 
 _METADATA_AT = [field.name for field in CONSUMER_CONFIG.fields]
