@@ -48,6 +48,13 @@ class JszOptions(msgspec.Struct, kw_only=True):
     stream_leader_only: bool = False
 
 
+class ConsumerGroup(msgspec.Struct):
+    """The Raft group that a consumer is in: its stream's."""
+
+    name: str
+    raft_group: str
+
+
 class StreamDetail(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One stream."""
 
@@ -60,6 +67,8 @@ class StreamDetail(msgspec.Struct, omit_defaults=True, kw_only=True):
     direct_consumer_detail: list[ApiObject] = []
     mirror: ApiObject | None = None
     sources: list[ApiObject] = []
+    stream_raft_group: str = ""
+    consumer_raft_groups: list[ConsumerGroup] = []
 
 
 class AccountJetStream(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -257,18 +266,22 @@ def _account(facts: Facts, account: AccountView, options: JszOptions) -> Steps[A
 
 
 def _stream(stream: StreamView, options: JszOptions) -> StreamDetail:
+    group = stream.raft_group() if options.raft else ""
+    consumers = _consumers(stream, options, direct=False) if options.consumer else []
     return StreamDetail(
         name=stream.name,
         created=stream.created,
         cluster=stream.cluster(),
         config=stream.config() if options.config else None,
         state=stream.state(),
-        consumer_detail=_consumers(stream, options, direct=False) if options.consumer else [],
+        consumer_detail=consumers,
         direct_consumer_detail=(
             _consumers(stream, options, direct=True) if options.consumer and options.direct_consumer else []
         ),
         mirror=stream.mirror(),
         sources=stream.sources(),
+        stream_raft_group=group,
+        consumer_raft_groups=[ConsumerGroup(str(one["name"]), group) for one in consumers] if group else [],
     )
 
 

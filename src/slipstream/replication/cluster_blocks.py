@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from slipstream.config.durations import format_duration
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports
 from slipstream.replication.group_ports import GroupFacts
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
     from slipstream.replication.coordinator import ClusterPlace, Coordinator
 
 __all__ = ["ClusterBlocks"]
+
+
+class _Member(Protocol):
+    """A group, as this server takes part in it."""
+
+    def facts(self) -> GroupFacts: ...
+    def lags(self) -> Mapping[int, int]: ...
 
 
 class ClusterBlocks:
@@ -79,6 +87,13 @@ class ClusterBlocks:
             return []
         return [{"name": name, "cluster": found[name].cluster} for name in (stream, *mirrors)]
 
+    def group(self, account: str, stream: str) -> str:
+        """The name of a stream's group, or of the one it would have with several copies. See `ClusterFacts`."""
+        assignment = self._cluster.state.find(account, stream)
+        if assignment is None:
+            return ""
+        return group_name(assignment.group, len(assignment.peers), assignment.config.storage)
+
     # --- groups -----------------------------------------------------------------------------------------------------
 
     def meta_block(self) -> dict[str, object] | None:
@@ -101,14 +116,16 @@ class ClusterBlocks:
         for assignment, member in self._cluster.hosting.groups():
             name = group_name(assignment.group, len(assignment.peers), assignment.config.storage)
             if assignment.account == account and group in ("", name):
-                found.setdefault(account, {})[name] = self._shown(member.facts())
+                since_ns = self._cluster.hosting.leader_since_ns(assignment)
+                found.setdefault(account, {})[name] = self._shown(member, since_ns)
         return found
 
     def meta_facts(self) -> dict[str, object] | None:
         """The meta group as `/raftz` shows it."""
-        return None if self._cluster.meta is None else self._shown(self._cluster.meta.facts())
+        return None if self._cluster.meta is None else self._shown(self._cluster.meta, 0)
 
-    def _shown(self, facts: GroupFacts) -> dict[str, object]:
+    def _shown(self, member: _Member, leader_since_ns: int) -> dict[str, object]:
+        facts = member.facts()
         size = len(facts.voters)
         out: dict[str, object] = {
             "id": short_id(self._cluster.node.id),
@@ -120,6 +137,8 @@ class ClusterBlocks:
         }
         if facts.leader != NO_NODE:
             out["leader"] = short_id(facts.leader)
+            if leader_since_ns:
+                out["leader_since"] = format_time(leader_since_ns)
         out["ever_had_leader"] = facts.leader != NO_NODE or facts.last_index > 0
         out["term"] = facts.term
         if facts.vote != NO_NODE:
@@ -128,9 +147,16 @@ class ClusterBlocks:
         out["system_account"] = True
         entries = max(facts.last_index - facts.first_index + 1, 0)
         out["wal"] = {"messages": entries, "first_seq": facts.first_index, "last_seq": facts.last_index}
+        replicated = {peer: facts.last_index - lag for peer, lag in member.lags().items()}
         others = (peer for peer in facts.voters if peer != self._cluster.node.id)
-        cluster = self._cluster
-        out["peers"] = {
-            short_id(peer): {"name": cluster.name_of(peer), "known": peer in cluster.online} for peer in others
-        }
+        out["peers"] = {short_id(peer): self._other_member(peer, replicated.get(peer, 0)) for peer in others}
+        return out
+
+    def _other_member(self, peer: int, replicated_index: int) -> dict[str, object]:
+        out: dict[str, object] = {"name": self._cluster.name_of(peer), "known": peer in self._cluster.online}
+        if replicated_index:
+            out["last_replicated_index"] = replicated_index
+        heard_ns = self._place.heard_ns(peer)
+        if heard_ns:
+            out["last_seen"] = format_duration(max(self._ports.now_ns() - heard_ns, 0))
         return out

@@ -369,6 +369,10 @@ class Coordinator:
         """See `jetstream.account.server.ClusterFacts`."""
         return self.blocks.block(account, stream)
 
+    def group(self, account: str, stream: str) -> str:
+        """See `ClusterFacts`."""
+        return self.blocks.group(account, stream)
+
     def alternates(self, account: str, stream: str) -> list[dict[str, object]]:
         """See `jetstream.account.server.ClusterFacts`."""
         return self.blocks.alternates(account, stream)

@@ -300,6 +300,9 @@ class _StreamFacts:
     def cluster(self) -> Mapping[str, object] | None:
         return self._account.cluster_block(self.name) or {"leader": self._account.facts.name}
 
+    def raft_group(self) -> str:
+        return self._account.raft_group(self.name)
+
     def mirror(self) -> Mapping[str, object] | None:
         upstream = self._stream.upstream
         return upstream.shown() if isinstance(upstream, Mirror) else None

@@ -42,6 +42,9 @@ class ReplicaFacts:
     def cluster(self) -> Mapping[str, object]:
         return self._account.cluster_block(self.name) or {}
 
+    def raft_group(self) -> str:
+        return self._account.raft_group(self.name)
+
     def mirror(self) -> Mapping[str, object] | None:
         """Only who leads knows how far it is."""
         return None

@@ -46,6 +46,9 @@ class Stream:
     def cluster(self) -> ApiObject:
         return {"leader": "unit"}
 
+    def raft_group(self) -> str:
+        return ""
+
     def mirror(self) -> None:
         return None
 

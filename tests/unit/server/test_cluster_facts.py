@@ -153,8 +153,17 @@ async def test_who_keeps_a_copy_shows_it_as_its_own(tmp_path: Path) -> None:
             assert one["ha_assets"] == 2, "the meta group and the stream's"
             (stream,) = one["account_details"][0]["stream_detail"]
             assert (stream["name"], stream["cluster"]["leader"], stream["state"]["last_seq"]) == ("S", leader, 1)
+            assert stream["stream_raft_group"] == stream["cluster"]["raft_group"]
+            assert stream["consumer_raft_groups"] == [{"name": "c", "raft_group": stream["stream_raft_group"]}]
             consumer = only_consumer(one)
             assert consumer["delivered"]["stream_seq"] == consumer["ack_floor"]["stream_seq"] == 1
+        groups = await asked(system, "RAFTZ", account="A")
+        for name, one in groups.items():
+            (group,) = one["A"].values()
+            assert group["state"] == ("LEADER" if name == leader else "FOLLOWER") and group["leader_since"] > "2026"
+            for other in group["peers"].values():
+                assert other["last_seen"].endswith("s")
+                assert (other.get("last_replicated_index") == group["pindex"]) is (name == leader)
         led = await asked(system, "JSZ", accounts=True, streams=True, stream_leader_only=True)
         assert {name: "stream_detail" in one["account_details"][0] for name, one in led.items()} == {
             name: name == leader for name in found

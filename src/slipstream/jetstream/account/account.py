@@ -400,6 +400,11 @@ class JetStreamAccount:
         cluster = self.server.cluster
         return None if cluster is None else cluster.block(self.name, stream)
 
+    def raft_group(self, stream: str) -> str:
+        """The name of a stream's Raft group; none: this server is alone."""
+        cluster = self.server.cluster
+        return "" if cluster is None else cluster.group(self.name, stream)
+
     def alternates(self, stream: str) -> Sequence[Mapping[str, object]]:
         """What can be read in the place of a stream, and itself; none without mirrors, or alone."""
         cluster = self.server.cluster

@@ -20,6 +20,10 @@ class ClusterFacts(Protocol):
         """The `cluster` member of what is said about a stream."""
         ...
 
+    def group(self, account: str, stream: str) -> str:
+        """The name of the Raft group of a stream."""
+        ...
+
     def alternates(self, account: str, stream: str) -> Sequence[Mapping[str, object]]:
         """The member `alternates`: what can be read in the place of a stream, and itself; none without mirrors."""
         ...
