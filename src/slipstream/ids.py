@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 __all__ = ["RandomSource", "new_nuid"]
 
 _LETTERS: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _NUID_LENGTH: Final = 22
+_NUIDS: Final = len(_LETTERS) ** _NUID_LENGTH  # one number is quicker made than 22
 
 
 class RandomSource(Protocol):
@@ -20,9 +20,13 @@ class RandomSource(Protocol):
     def randbytes(self, n: int) -> bytes: ...
     def getrandbits(self, k: int, /) -> int: ...
     def shuffle(self, x: list[Any]) -> None: ...
-    def choices(self, population: Sequence[str], *, k: int) -> list[str]: ...
 
 
 def new_nuid(rng: RandomSource) -> str:
     """A 22-character identifier, as NATS servers and clients make them."""
-    return "".join(rng.choices(_LETTERS, k=_NUID_LENGTH))
+    number = rng.randrange(_NUIDS)
+    letters = []
+    for _ in range(_NUID_LENGTH):
+        number, digit = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[digit])
+    return "".join(letters)

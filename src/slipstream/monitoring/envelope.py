@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from slipstream.ids import new_nuid
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import encode
 from slipstream.version import SERVER_VERSION
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Sender", "SenderFacts"]
 
 _JETSTREAM, _BINARY_SNAPSHOT = 1, 2  # capability bits
-_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_ID_SIZE = 22
 
 
 class SenderFacts(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -69,7 +68,7 @@ class Sender:
 
     def event_id(self) -> str:
         """A new unique id."""
-        return "".join(self.facts.hub.rng.choices(_ALPHABET, k=_ID_SIZE))
+        return new_nuid(self.facts.hub.rng)
 
     def publish(self, subject: str, message: object, account: Account | None = None) -> None:
         """Publish into an account; the system account if none is given."""

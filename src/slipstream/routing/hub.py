@@ -9,7 +9,6 @@ Several hubs live side by side in one process: there is no global state.
 from __future__ import annotations
 
 import base64
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -242,7 +241,7 @@ class Hub:
 
     def new_nonce(self) -> str:
         """Eleven unguessable bytes as text; a client signs them to prove its nkey."""
-        return base64.urlsafe_b64encode(os.urandom(11)).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(self.rng.randbytes(11)).rstrip(b"=").decode()
 
     def info_line(self, connection: ClientConnection, *, after_connect: bool = False, lame_duck: bool = False) -> bytes:
         """INFO as this connection should see it; `lame_duck` asks it to go elsewhere."""

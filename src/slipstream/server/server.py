@@ -10,7 +10,6 @@ and nothing is left behind. Several servers may run in one process.
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -36,6 +35,7 @@ from slipstream.server.login_services import LoginServices
 from slipstream.server.logs import Log, NullLog
 from slipstream.server.memory import SUBSCRIPTION_MEMORY_SHARE, memory_bytes
 from slipstream.server.notices import notices
+from slipstream.server.randomness import PooledRandom
 from slipstream.server.turns import Turns
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
@@ -111,7 +111,7 @@ class Server:
             self.options,
             self.identity,
             self.clock,
-            random.SystemRandom(),
+            PooledRandom(),
             self.edge,
             self.turns.queue,
             subscription_bytes_max=int(memory_bytes() * SUBSCRIPTION_MEMORY_SHARE),
