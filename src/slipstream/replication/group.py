@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
+from weakref import proxy
 
 from msgspec.structs import replace
 from slipstream_raft import (
@@ -117,7 +118,8 @@ class Group:
         try:
             self._node = RawNode(
                 node,
-                self,
+                # A cycle through the core would never be freed: Python's collector does not look into it.
+                proxy(self),
                 hard_state=self._hard_state,
                 conf_state=votes.members,
                 first_index=log.first_index,

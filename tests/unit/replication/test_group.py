@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Sequence
+from weakref import ref
 
 import pytest
 
@@ -414,3 +416,15 @@ def test_who_led_last_does_not_disturb_another_leader() -> None:
     again = started_again(world, 1)
     ticks(world, 8)
     assert leader.group.is_leader and leader.group.term == term and again.group.leader == leader.id
+
+
+def test_a_group_that_nobody_needs_is_freed() -> None:
+    world = three()
+    elect(world, 1)
+    groups = [ref(member.group) for member in world.values()]
+    for member in world.values():
+        member.group.stop()
+    world.clear()
+    del member
+    gc.collect()
+    assert [group() for group in groups] == [None, None, None]

@@ -355,3 +355,23 @@ def test_a_segment_that_begins_with_much() -> None:
     last.append(3, 3, b"s", b"", b"x")
     commit(last)
     assert reopen(disk, segment_bytes=16 << 20).get(3).payload == b"x"
+
+
+def test_where_a_torn_frame_was_cut_is_no_damage() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    commit(store)
+    fill(store, 3)
+    commit(store)
+    segment = store.log.segments[-1]
+    disk.truncate(segment.path, segment.end - 40)  # amid the last message, as a power cut leaves what nobody synced
+    for added in range(2):
+        disk = disk.kill()
+        store = reopen(disk)
+        assert store.last_seq in (3 + added, 5 + added)  # a sealed frame goes as a whole
+        assert store.report.damaged_regions == []
+        fill(store, 1)
+        commit(store)
+    upkeep(store)
+    assert reopen(disk).report.rebuilt_indexes == 0, "there is an index file of what was cut"

@@ -193,3 +193,38 @@ def test_a_log_that_begins_with_a_later_sequence() -> None:
     store.replica.commit(1)
     assert (store.first_seq, store.committed_seq) == (100, 100)
     assert FileStore.open(disk.kill(), DIRECTORY, chosen, committed=1).first_seq == 100
+
+
+@pytest.mark.parametrize("left", [8, 64, 72, 500, 1000, 1300])
+def test_a_frame_that_the_power_cut_tore_is_not_there(left: int) -> None:
+    node = Node()
+    node.write((1, 3, 0, b""), frame(2, 3, message(1)))
+    segment = node.store.log.segments[-1]
+    node.write(frame(3, 3, *(message(seq, bytes([seq]) * 400) for seq in (2, 3, 4))))
+    end = segment.end
+    node.disk.truncate(segment.path, node.log._places[-1].offset + left)
+    assert node.disk.size(segment.path) < end
+    for term in (4, 5):
+        node.reopen(committed=2)
+        assert [entry[:2] for entry in node.all()[2:]] == [(3, earlier) for earlier in (4,) if earlier < term]
+        assert node.store.committed_seq == 1 and not node.store.lost().seqs
+        assert node.store.report.damaged_regions == []
+        node.write(frame(3, term, message(2)))
+    assert node.all()[2][:2] == (3, 5)
+
+
+@pytest.mark.parametrize("damage", ["head", "record"])
+def test_frames_behind_one_that_the_power_cut_tore_are_not_there_either(damage: str) -> None:
+    node = Node()
+    node.write((1, 3, 0, b""), frame(2, 3, message(1)))
+    for index in (3, 4, 5):
+        node.log.write([frame(index, 3, message(index - 1, b"torn"))])
+    commit(node.store)
+    place = node.log._places[2]
+    node.disk.content(place.segment.path)[place.offset + (8 if damage == "head" else 80)] ^= 1
+    node.reopen(committed=2)
+    assert node.log.last_index == 2
+    node.write(*(frame(index, 4, message(index - 1, b"again")) for index in (3, 4)))
+    node.reopen(committed=4)
+    assert [entry[:2] for entry in node.all()] == [(1, 3), (2, 3), (3, 4), (4, 4)]
+    assert node.store.committed_seq == 3 and node.store.report.damaged_regions == []

@@ -33,6 +33,7 @@ cdef class SegmentScan:
     cdef object unit                # (offset, messages, controls) where the open unit began
     cdef object unit_before         # the same for a unit that goes on from an earlier segment
     cdef Frame frame                # frame being read
+    cdef object frame_begin         # (offset, messages, controls) where it began
     cdef Py_ssize_t frame_end       # 0: between frames
     cdef uint32_t frame_seen
     cdef Py_ssize_t link_at         # place of the CHAIN record among the controls, -1 when there is none
@@ -55,6 +56,8 @@ cdef class SegmentScan:
     cdef int leave_frame(self) except -1
     cdef int end_unit(self) except -1
     cdef uint64_t owner(self) noexcept nogil
+    cdef object region(self, Py_ssize_t start, Py_ssize_t end)
+    cdef object cut_at(self, Py_ssize_t start, uint32_t messages, Py_ssize_t controls)
     cdef int close_region(self, Py_ssize_t end) except -1
     cdef int finish(self) except -1
     cdef bint accept(self, Py_ssize_t size) except -1

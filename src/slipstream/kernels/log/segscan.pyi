@@ -9,6 +9,7 @@ class Region:
     messages: int
     controls: int
     unit: tuple[int, int, int] | None
+    frame: tuple[int, int, int] | None
 
     def __init__(
         self,
@@ -18,6 +19,7 @@ class Region:
         messages: int,
         controls: int,
         unit: tuple[int, int, int] | None,
+        frame: tuple[int, int, int] | None = None,
     ) -> None: ...
 
 class SegmentScan:
@@ -47,6 +49,7 @@ class SegmentScan:
     def place(self, seq: int) -> int | None: ...
     def seqs_from(self, messages: int) -> tuple[int, int] | None: ...
     def cut(self, region: Region) -> int: ...
+    def cut_frame(self, region: Region) -> int: ...
     @property
     def unit_continues(self) -> bool: ...
     def open_unit(self) -> Region | None: ...

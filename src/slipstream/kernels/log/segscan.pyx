@@ -43,18 +43,20 @@ class Region:
     """A stretch of bytes that could not be read.
 
     `frame_no` is the frame it belongs to (the next expected one when no header survived); `messages` and `controls`
-    say how much was read before it; `unit` is the same at the start of the unit it lies in, or None.
+    say how much was read before it; `unit` is the same at the start of the unit it lies in, or None; `frame` is that of
+    the frame it lies in, if the head of that was read.
     """
 
-    __slots__ = ("controls", "end", "frame_no", "messages", "start", "unit")
+    __slots__ = ("controls", "end", "frame", "frame_no", "messages", "start", "unit")
 
-    def __init__(self, start, end, frame_no, messages, controls, unit):
+    def __init__(self, start, end, frame_no, messages, controls, unit, frame=None):
         self.start = start
         self.end = end
         self.frame_no = frame_no
         self.messages = messages
         self.controls = controls
         self.unit = unit
+        self.frame = frame
 
 
 cdef class SegmentScan:
@@ -143,7 +145,7 @@ cdef class SegmentScan:
         if self.bad_from >= 0:
             self.close_region(self.at)
         elif self.frame_end:
-            self.regions.append(Region(self.at, self.at, self.owner(), self.n, len(self.controls), self.unit))
+            self.regions.append(self.region(self.at, self.at))
         if frame.flags & FRAME_LOCAL:
             pass
         elif not frame.flags & FRAME_UNIT:
@@ -153,6 +155,7 @@ cdef class SegmentScan:
             if self.first_frame_no == 0 and not frame.flags & FRAME_FIRST:
                 self.unit_before = self.unit
         self.frame = frame[0]
+        self.frame_begin = (self.at, self.n, len(self.controls))
         if self.first_frame_no == 0 and not frame.flags & FRAME_LOCAL:
             self.first_frame_no = frame.no
         self.last_frame_no = frame.no
@@ -167,7 +170,7 @@ cdef class SegmentScan:
         # A record may reach beyond the end that its frame says: what was read is not read again.
         cdef Py_ssize_t end = max(self.at, self.frame_end)
         if self.frame_seen < self.frame.count:
-            self.regions.append(Region(self.at, end, self.owner(), self.n, len(self.controls), self.unit))
+            self.regions.append(self.region(self.at, end))
         elif end <= self.end:
             self.at = end
         if not self.frame.flags & (FRAME_MORE | FRAME_LOCAL) and self.frame_seen >= self.frame.count:
@@ -189,10 +192,14 @@ cdef class SegmentScan:
         """
         return self.frame.no if self.frame_end and not self.frame.flags & FRAME_LOCAL else self.last_frame_no + 1
 
+    cdef object region(self, Py_ssize_t start, Py_ssize_t end):
+        """A stretch that ends what was read so far."""
+        frame = self.frame_begin if self.frame_end else None
+        return Region(start, end, self.owner(), self.n, len(self.controls), self.unit, frame)
+
     cdef int close_region(self, Py_ssize_t end) except -1:
-        cdef uint64_t no = self.owner()
         if self.bad_from >= 0:
-            self.regions.append(Region(self.bad_from, end, no, self.n, len(self.controls), self.unit))
+            self.regions.append(self.region(self.bad_from, end))
             self.bad_from = -1
         return 0
 
@@ -321,6 +328,18 @@ cdef class SegmentScan:
     def cut(self, region):
         """Forget everything from a region on (from the start of its unit, if it lies in one). Returns the new end."""
         start, messages, controls = region.unit or (region.start, region.messages, region.controls)
+        return self.cut_at(start, messages, controls)
+
+    def cut_frame(self, region):
+        """Forget everything from the frame on that a region lies in, or from the region on. Returns the new end.
+
+        The last frame is then the one before: a log whose frames have no gaps goes on with the next number.
+        """
+        start, messages, controls = region.frame or (region.start, region.messages, region.controls)
+        self.last_frame_no = region.frame_no - 1
+        return self.cut_at(start, messages, controls)
+
+    cdef object cut_at(self, Py_ssize_t start, uint32_t messages, Py_ssize_t controls):
         self.regions = [r for r in self.regions if r.start < start]
         self.forget(messages, controls)
         if self.unit_before is not None and start <= self.unit_before[0]:

@@ -227,7 +227,7 @@ def _check_index_file(disk: Disk, segment: CheckedSegment, data: bytes, said: _S
     found = decode_index(file, segment.header.salt)
     if found is None or found[0].good_end != segment.end:
         return
-    scan = scan_segment(data, segment.header)
+    scan = scan_segment(data, segment.header, ends=True)
     if file == encode_index(scan, encode_controls(scan)):
         return
     # An erasure that was cut off may have left the index file as it was before.

@@ -107,7 +107,7 @@ class CompactionJob:
         scans, datas = [], []
         for segment in self.inputs:
             data = self.disk.read(segment.path, 0, segment.end)
-            scan = scan_segment(data, segment.header, void=segment.void)
+            scan = scan_segment(data, segment.header, void=segment.void, ends=len(data) == segment.end)
             if scan.regions or scan.holes or len(data) < segment.end:
                 self.damaged = [segment]
                 return None

@@ -59,11 +59,22 @@ def index_path(path: str) -> str:
     return path.removesuffix(".seg") + ".sdx"
 
 
-def scan_segment(data: bytes, header: SegmentHeader, *, void: bool = False) -> SegmentScan:
-    """Everything one segment holds; `void`: but for the unit that is open at its end, which was given up."""
+def scan_segment(data: bytes, header: SegmentHeader, *, void: bool = False, ends: bool = False) -> SegmentScan:
+    """Everything one segment holds.
+
+    Args:
+        data: its bytes.
+        header: what they begin with.
+        void: but for the unit that is open at its end, which was given up.
+        ends: the log went on in another segment from where they end. If that is amid a frame, the rest of it was torn:
+            it was cut there, and nothing is missing.
+    """
     scan = SegmentScan(data, HEADER_BYTES, header.salt, header.first_seq, header.frame_no)
     while scan.step(STORE_SCAN_STEP_RECORDS):
         pass
+    last = scan.regions[-1] if ends and scan.regions else None
+    if last is not None and last.unit is None and last.start == last.end == len(data):
+        scan.cut(last)
     if void and (unit := scan.open_unit()) is not None:
         scan.cut(unit)
     return scan

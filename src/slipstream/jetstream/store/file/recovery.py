@@ -9,7 +9,8 @@ Torn or damaged? A stretch that cannot be read belongs to frame N. If any frame 
 stable storage once: this is damage, the messages in it are lost and reported, everything else is kept. If none does
 and it lies in the last segment, N was never acknowledged: the log ends before it. Records in front of the stretch in
 the same frame are kept, unless the frame belongs to a unit, which goes as a whole. A unit that has no end, in however
-many segments, was never acknowledged either: the log ends before it.
+many segments, was never acknowledged either: the log ends before it. In a replicated log the frame goes as a whole: it
+is an entry.
 
 A closed segment with a good index file is not read: damage in it is found by a read, or by the scrub.
 
@@ -292,7 +293,7 @@ class _Recovery:
         untouched = end is None or not data[end:].strip(b"\0")
         if end is not None:
             data = data[:end]
-        scan = scan_segment(data, segment.header)
+        scan = scan_segment(data, segment.header, ends=len(data) == end)
         if not is_last:
             self.report.rebuilt_indexes += 1
         if is_last and end is None:
@@ -316,11 +317,13 @@ class _Recovery:
         if torn is None:
             return
         end = max([torn.end, *(region.end for region in scan.regions)], default=torn.end)
-        if self.replicated and torn.unit is not None:  # what is before it in its unit may be what others have
-            torn = Region(torn.start, torn.end, torn.frame_no, torn.messages, torn.controls, None)
-        kept = torn.unit[1] if torn.unit is not None else torn.messages
-        self.report.torn_seqs = scan.seqs_from(kept)
-        start = scan.cut(torn)
+        if self.replicated:
+            # A frame is an entry, or it is not there. What is before it in its unit may be what others have.
+            self.report.torn_seqs = scan.seqs_from(torn.frame[1] if torn.frame is not None else torn.messages)
+            start = scan.cut_frame(torn)
+        else:
+            self.report.torn_seqs = scan.seqs_from(torn.unit[1] if torn.unit is not None else torn.messages)
+            start = scan.cut(torn)
         self.report.torn_bytes += max(min(end, size) - start, 8)
         self.appendable = False
 

@@ -47,7 +47,7 @@ class ReformJob(UpkeepJob):
         assert self.segment is not None and self.header is not None
         end = self.segment.end
         data = self.disk.read(self.segment.path, 0, end)
-        scan = scan_segment(data, self.segment.header)
+        scan = scan_segment(data, self.segment.header, ends=True)
         if scan.regions or scan.holes or scan.good_end != end:
             self.damaged = True
             return

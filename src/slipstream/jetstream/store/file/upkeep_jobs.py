@@ -74,7 +74,7 @@ class IndexFileJob(UpkeepJob):
         """Read everything, check every checksum, and keep what was found."""
         assert self.segment is not None
         data = self.disk.read(self.segment.path, 0, self.segment.end)
-        scan = scan_segment(data, self.segment.header)
+        scan = scan_segment(data, self.segment.header, ends=True)
         self.holes = list(scan.holes)
         if scan.last_seq < self.segment.last_seq:
             self.holes.append((scan.last_seq + 1, self.segment.last_seq))
