@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from slipstream.jetstream.store.values import Job
-from slipstream.replication.groups import Groups
-from slipstream.replication.ids import META_GROUP, node_id
+from slipstream.replication.groups import TICK_NS, Groups
+from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Assignment, Node
 from slipstream.replication.meta.founding import Charter
 from slipstream.replication.meta.group import MetaGroup
-from slipstream.replication.meta.log import open_log
+from slipstream.replication.meta.log import make_log
 from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.peer_calls import PeerCalls
+from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.servers import ClusterServers
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import options
@@ -55,14 +56,18 @@ class MetaServer:
         self.was_told = False
         self.calls = PeerCalls(self.id, self.world.tell, lambda *_: None, self.call_soon, lambda *_: None)
         self.queue: list[Callable[[], None]] = []
-        self.stopped_by: Exception | None = None
         seed = random.Random(f"{self.world.seed} {self.name} {self.lives}").getrandbits(32)
-        opened = open_log(
-            self.disk, DIRECTORY, self.world.charter, replace(options(segment_bytes=8192, seed=seed), replicated=True)
+        files = ReplicaFiles(
+            self.disk,
+            DIRECTORY,
+            lambda: replace(options(segment_bytes=self.world.segment_bytes, seed=seed), replicated=True),
+            made=f"{DIRECTORY}/log.made",
         )
+        make_log(files, self.world.charter, was_made=False)
+        self.timers: list[tuple[int, Callable[[], None]]] = []
+        self.lines: list[str] = []
         self.groups = Groups(self, self.call_soon)
-        self.meta = MetaGroup(self.id, opened, self, self.groups, self)
-        self.groups.add(META_GROUP, self.meta)
+        self.meta = MetaGroup(self.id, files, self, self.groups, self, lambda: list(self.reachable))
         self.meta.start()
         self.servers = ClusterServers(
             self, self.calls, self.world.name_of, lambda: Surroundings({self.id, *self.reachable})
@@ -103,7 +108,7 @@ class MetaServer:
     # --- the ports ---
 
     def now_ns(self) -> int:
-        return next(self.world.clock)
+        return self.world.ticks * TICK_NS + next(self.world.clock)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.queue.append(callback)
@@ -117,6 +122,36 @@ class MetaServer:
             self.queue.append(on_done)
 
         self.queue.append(run)
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Callable[[], None]:
+        timer = (self.world.ticks + max(delay_ns // TICK_NS, 1), callback)
+        self.timers.append(timer)
+
+        def cancel() -> None:
+            if timer in self.timers:
+                self.timers.remove(timer)
+
+        return cancel
+
+    def fire(self) -> None:
+        """Timers that are due."""
+        for timer in [timer for timer in self.timers if timer[0] <= self.world.ticks]:
+            if timer in self.timers:
+                self.timers.remove(timer)
+                timer[1]()
+
+    @property
+    def alone(self) -> bool:
+        return self.world.rng.random() < 0.5
+
+    def flush(self) -> None:
+        pass
+
+    def log(self, level: str, text: str) -> None:
+        self.lines.append(f"{level} {text}")
+
+    def report(self, what: str, error: Exception) -> None:
+        raise AssertionError(what) from error
 
     def random_below(self, bound: int) -> int:
         return self.world.rng.randrange(bound)
@@ -136,15 +171,22 @@ class MetaServer:
     def steps_down(self) -> None:
         pass
 
-    def stopped(self, error: Exception) -> None:
-        self.stopped_by = error
-
 
 class MetaWorld:
     """All servers, and time."""
 
-    def __init__(self, seed: int = 1, names: Sequence[str] = ("a", "b", "c"), *, members_change: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        names: Sequence[str] = ("a", "b", "c"),
+        *,
+        members_change: bool = False,
+        segment_bytes: int = 8192,
+        starts: bool = True,
+    ) -> None:
         self.members_change = members_change
+        self.segment_bytes = segment_bytes
+        self.ticks = 0
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = itertools.count(1_000_000)
@@ -154,8 +196,9 @@ class MetaWorld:
         self.loss = 0.0
         self.cut_off: set[str] = set()
         self.leaders: dict[int, int] = {}  # by their terms
-        for server in self.servers.values():
+        for server in self.servers.values() if starts else ():
             server.start()
+        self.settle()
 
     def named(self, number: int) -> MetaServer | None:
         return next((server for server in self.servers.values() if server.id == number), None)
@@ -206,13 +249,17 @@ class MetaWorld:
         while self.step():
             pass
 
-    def tick(self) -> None:
+    def tick(self, *, settle: bool = True) -> None:
+        self.ticks += 1
         for server in self.servers.values():
             if server.is_up:
+                server.fire()
                 server.groups.tick()
+                server.meta.tick()
                 if self.members_change:
                     server.servers.tick()
-        self.settle()
+        if settle:
+            self.settle()
 
     def until(self, holds: Callable[[], bool], ticks: int = 200) -> None:
         for _ in range(ticks):

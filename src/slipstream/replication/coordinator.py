@@ -171,6 +171,8 @@ class Coordinator:
     def tick(self) -> None:
         """A tick has passed."""
         self._ticks += 1
+        if self.meta is not None:
+            self.meta.tick()
         self.hosting.tick()
         self.servers.tick()
         self._descriptions.tick()
@@ -241,10 +243,6 @@ class Coordinator:
         """See `MetaListener`."""
         self._ports.log("INF", "JetStream cluster metadata leader stepped down")
         self._on_meta_leader()
-
-    def stopped(self, error: Exception) -> None:
-        """See `MetaListener`."""
-        self._ports.log("ERR", f"JetStream cluster: this server takes no part in the meta group any more: {error}")
 
     def _leave(self) -> None:
         """This server was taken out of the cluster."""

@@ -37,7 +37,7 @@ Read = Callable[[], None]
 
 
 class ReadingReplica(Protocol):
-    """The replica that is read. `StreamReplica` is one."""
+    """The replica that is read. `Replica` is one."""
 
     @property
     def group(self) -> Group | None:

@@ -46,6 +46,7 @@ from slipstream.replication.ids import NO_NODE
 from slipstream.replication.member_steps import MemberKind, move_of
 from slipstream.replication.pending_reads import PendingReads, tell
 from slipstream.replication.quiescence import RestPoint
+from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
 __all__ = ["Group"]
@@ -53,6 +54,7 @@ __all__ = ["Group"]
 _CHANGES: Final[dict[MemberKind, int]] = {"voter": ADD_VOTER, "learner": ADD_LEARNER, "gone": REMOVE}
 _LEADER: Final = "leader"
 _REPLICATE: Final = "statereplicate"  # how Raft calls a member that is sent what is new
+_BEYOND_THE_LOG: Final = "to_commit"  # what Raft stops with if the leader says that more is committed than is here
 _VOTE_ANSWERS: Final = (6, 18)  # kinds of Raft's messages: to a request for a vote, and for a vote in advance
 
 
@@ -409,7 +411,7 @@ class Group:
                 self._compact()
             work()
         except GroupStopped as error:
-            self.fail(error)
+            self.fail(_meaning(error))
             return False
         self._drain()
         return not self._ended
@@ -454,7 +456,9 @@ class Group:
                     self._take_note(new)
                 elif not self._look_at_lead():
                     break
-        except (GroupStopped, StorageFault) as error:
+        except GroupStopped as error:
+            self.fail(_meaning(error))
+        except StorageFault as error:
             self.fail(error)
         finally:
             self._draining = False
@@ -554,3 +558,10 @@ class Group:
         settings = self.settings
         ticks = settings.election_ticks + self._random_below(settings.election_spread)
         self._node.set_randomized_election_timeout(ticks)
+
+
+def _meaning(error: GroupStopped) -> Exception:
+    """Why Raft stopped. A leader says that entries are committed only to who has acknowledged them: if they are not
+    here, the end of the log was lost, and looked like the end that a crash leaves."""
+    lost = _BEYOND_THE_LOG in str(error)
+    return ReplicaDamaged(f"entries that were acknowledged are not in the log: {error}") if lost else error

@@ -12,7 +12,7 @@ It keeps its number, and that is safe: E is behind everything that it ever ackno
 on without it. So an acknowledgement that is still on its way is true when it comes back; and a candidate that does not
 have E finds no majority of the others, whatever this one had voted.
 
-What this is not: the decision that something is lost (`StreamReplica`), or the copy (`segment_catch_up`).
+What this is not: the decision that something is lost (`Replica`), or the copy (`segment_catch_up`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ REPAIR: Final = 7
 """Kind of the message that asks for it, with a token for each damage; those before are of `follower_reads`."""
 _ASK_TICKS: Final = 10
 TOKEN_BYTES: Final = 9
+_UNHEARD_LOOKS: Final = 10  # a member that took part when it asked, and asks no more, found that nothing is lost
 _AGAIN: Final = 5  # asked so often in vain, the leader proposes its change once more
 
 
@@ -105,12 +106,13 @@ class SilentReplica:
 class _Asked:
     """A member that asks."""
 
-    __slots__ = ("needs", "times", "token")
+    __slots__ = ("looks", "needs", "times", "token")
 
     def __init__(self, token: bytes, needs: int) -> None:
         self.token = token
         self.needs = needs  # the entry that makes it a learner, or a later one
         self.times = 0
+        self.looks = 0  # at whether it is back, since it asked
 
 
 class RepairLeader:
@@ -143,6 +145,7 @@ class RepairLeader:
             known = self._asked[node] = _Asked(token, last_index + 1)
         else:
             known.times += 1
+        known.looks = 0
         left = len(votes.voters) - (node in votes.voters)
         if votes.outgoing or left <= (len(votes.voters) + len(votes.learners)) // 2:
             return "wait"  # others are away already
@@ -157,10 +160,14 @@ class RepairLeader:
     def is_back(self, node: int, matched: int) -> bool:
         """Whether a learner has what it was missing; `matched` is what Raft knows that it has."""
         known = self._asked.get(node)
-        if known is not None and matched >= known.needs:
+        if known is None:
+            return True
+        known.looks += 1
+        # Who still takes part is about to notice that it is a learner, and then to be silent: it is not back before.
+        if matched >= known.needs and (known.token[0] or known.looks > _UNHEARD_LOOKS):
             del self._asked[node]
-            known = None
-        return known is None
+            return True
+        return False
 
     def clear(self) -> None:
         """This server leads no more."""

@@ -4,7 +4,7 @@
                        └─► a learner that is to keep the stream has caught up ──► it is a voter
     a damaged member asks ──► see `repair`
 
-What this is not: what becomes of a replica that cannot be opened (`StreamReplica.damaged`).
+What this is not: what becomes of a replica that cannot be opened (`Replica.damaged`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Final, Protocol
 
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.group import Group
 from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.repair import REPAIR, TOKEN_BYTES, RepairLeader, new_token
@@ -26,11 +25,15 @@ _NEAR: Final = 64  # entries: whoever misses no more has caught up
 
 
 class CaredReplica(Protocol):
-    """`StreamReplica` is one."""
+    """`Replica` is one."""
 
-    name: str
+    title: str
     group: Group | None
-    stream: Stream | None
+
+    @property
+    def leads_now(self) -> bool:
+        """Whether the stream runs here."""
+        ...
 
     @property
     def settled_store(self) -> FileStore | None:
@@ -97,19 +100,23 @@ class ReplicaCare:
         lost = _lost(store)
         if not lost or lost == self._borne:
             self._token = b""
-        elif replica.stream is not None:
+        elif replica.leads_now:
             self._hand_over(lost, group)
         elif self._node in group.votes.learners:
             replica.damaged(ReplicaDamaged(lost))
         elif group.leader:
             self._token = self._token or new_token(self._ports)
             replica.tell(group.leader, REPAIR, self._token)
-        if replica.stream is not None:
+        if replica.leads_now:
             self._promote(group, store)
 
     def repaired(self, store: FileStore) -> None:
         """A copy of what others have was taken: what it lacks nobody has."""
         self._borne = _lost(store)
+
+    def is_back(self, member: int, matched: int) -> bool:
+        """On a leader: whether a learner has what it was missing; `matched` is what Raft knows that it has."""
+        return self._repairs.is_back(member, matched)
 
     def steps_down(self) -> None:
         """This one leads no more, or takes no part."""
@@ -122,7 +129,7 @@ class ReplicaCare:
         def confirmed(leads: bool) -> None:
             group, store = replica.group, replica.settled_store
             log = store.replica if store is not None else None
-            if not leads or group is None or log is None or replica.stream is None:
+            if not leads or group is None or log is None or not replica.leads_now:
                 return
             if not token[0] and not self._can_do_without(sender, group):
                 return  # it still takes part, and is needed
@@ -134,7 +141,7 @@ class ReplicaCare:
             elif step == "offer":
                 replica.behind(sender)
 
-        if replica.stream is not None and len(token) == TOKEN_BYTES and sender in self._peers():
+        if replica.leads_now and len(token) == TOKEN_BYTES and sender in self._peers():
             replica.confirm(confirmed)
 
     def _can_do_without(self, member: int, group: Group) -> bool:
@@ -150,8 +157,8 @@ class ReplicaCare:
             if peer != self._node and peer in group.votes.voters and peer not in self._repairs.waiting
         ]
         if whole:
-            name = self._replica.name
-            self._ports.log("ERR", f"The replica of stream '{name}' is damaged, another one is to lead: {lost}")
+            title = self._replica.title
+            self._ports.log("ERR", f"The replica of {title} is damaged, another one is to lead: {lost}")
             lags = group.lags()
             group.transfer(min(whole, key=lambda peer: lags.get(peer, 0)))
 

@@ -39,14 +39,14 @@ _READ_BYTES: Final = 1 << 20
 class ReplicaFiles:
     """Every call blocks."""
 
-    def __init__(self, disk: Disk, directory: str, options: Callable[[], FileStoreOptions]) -> None:
-        """Nothing is read or made yet; `options` are those of a replicated store."""
+    def __init__(self, disk: Disk, directory: str, options: Callable[[], FileStoreOptions], *, made: str = "") -> None:
+        """Nothing is read or made yet; `options` are those of a replicated store, `made` is a mark: `replica_marks`."""
         self._disk = disk
         self._options = options
         self.directory = directory
         self._log = f"{directory}/log"
         self._votes = VoteFile(disk, directory)
-        self._marks = ReplicaMarks(disk, directory, self._log)
+        self._marks = ReplicaMarks(disk, directory, self._log, made)
 
     @property
     def is_there(self) -> bool:
@@ -180,6 +180,14 @@ class ReplicaFiles:
             if isinstance(fault.__cause__, OSError) and not isinstance(fault.__cause__, FileNotFoundError):
                 raise  # the device, which may be better the next time
             raise ReplicaDamaged(fault.text, path=fault.path, offset=fault.offset) from fault
+
+    def note_made(self) -> None:
+        """There was a replica here: what is not there any more was lost.
+
+        Raises:
+            OSError: that may not be kept.
+        """
+        self._marks.note_made()
 
     def note_damaged(self, reason: str) -> None:
         """It is not to be opened again before it is repaired.

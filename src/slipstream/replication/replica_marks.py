@@ -29,11 +29,11 @@ class ReplicaDamaged(StorageFault):
 class ReplicaMarks:
     """Of one replica. Every call blocks, and may raise an OSError."""
 
-    def __init__(self, disk: Disk, directory: str, log: str) -> None:
-        """Of the replica in `directory`, whose store is in `log`."""
+    def __init__(self, disk: Disk, directory: str, log: str, made: str = "") -> None:
+        """Of the replica in `directory`, whose store is in `log`; `made`: the mark that it was made, if elsewhere."""
         self._disk = disk
         self._directory = directory
-        self._made = f"{directory}.made"
+        self._made = made or f"{directory}.made"
         self._log = log
         self._aside = f"{log}.damaged"
 

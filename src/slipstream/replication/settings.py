@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEFAULTS", "STREAM_DEFAULTS", "GroupSettings"]
+__all__ = ["DEFAULTS", "META_DEFAULTS", "STREAM_DEFAULTS", "GroupSettings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class GroupSettings:
     """Nothing happens for so long: the leader asks whether all may rest."""
     tells_commits: bool = True
     """Followers are told at once of what is committed; else with the next entries, or with a heartbeat."""
+    rests: bool = True
+    """It is not ticked while it has nothing to do (ADR 78)."""
     message_bytes: int = 256 * 1024
     """Entries in one message, if there is more than one."""
     messages_in_flight: int = 16
@@ -36,3 +38,5 @@ class GroupSettings:
 DEFAULTS: Final = GroupSettings()
 STREAM_DEFAULTS: Final = GroupSettings(tells_commits=False)
 """Of a stream: its leader answers, and half of the messages of a publish would only say that it did (ADR 79)."""
+META_DEFAULTS: Final = GroupSettings(rests=False)
+"""Of the meta group: servers act on what it commits, and there is one."""

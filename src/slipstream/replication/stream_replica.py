@@ -1,4 +1,4 @@
-"""This server's replica of one stream: its store, its member of the group, and the stream while it leads.
+"""This server's replica of one log: its store, its member of the group, and while it leads, what it is for: a stream.
 
     opening ──► following ──leads──► quiet ──► leading (a `Stream`) ──steps down──► quiet ──► opening the log again
        ▲            ▲                                                                              │
@@ -8,25 +8,25 @@
 
 A follower has no `Stream`: frames are written, and committed ones replayed into the index. A leader has the ordinary
 one, made as after a recovery, whose commits are proposed before they are written and committed when a majority has
-them. When it steps down, nobody who waits is answered: what was not committed may still come to be.
+them. When it steps down, nobody who waits is answered: what was not committed may still come to be. The meta group is
+such a replica, too, without a stream (`meta.log`).
 
 What this is not: which replicas there are, who asked for them, and where they are.
 
-Invariants: one of `FollowerWork` and `Committer` works on a store, never both. A store that is let go is never written
+Invariants: one of `ReplicaWork` and `Committer` works on a store, never both. A store that is let go is never written
 to again, and the next one is opened when no thread works on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
@@ -36,29 +36,33 @@ from slipstream.jetstream.store.file.votes import Votes
 from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.replication.follower import FollowerWork
 from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
 from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
+from slipstream.replication.led import Led
 from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.repair import REPAIR, SilentReplica
 from slipstream.replication.replica_care import ReplicaCare
 from slipstream.replication.replica_files import ReplicaFiles, with_members
 from slipstream.replication.replica_marks import ReplicaDamaged
+from slipstream.replication.replica_work import ReplicaWork
 from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.replication.settings import STREAM_DEFAULTS, GroupSettings
 
-__all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
+__all__ = ["RETRY_NS", "Replica", "StreamHost", "StreamReplica"]
+
+L = TypeVar("L", bound=Led)
+L_co = TypeVar("L_co", bound=Led, covariant=True)
 
 RETRY_NS: Final = 1_000_000_000
 """After a failure, until the replica is opened again."""
 _FIRST_ELECTION_NS = 30_000_000  # until the other replicas of a new group are made, as a rule
 
 
-class StreamHost(Protocol):
-    """Where streams run. `JetStreamAccount` is one."""
+class StreamHost(Protocol[L_co]):
+    """Where streams run. `JetStreamAccount` is one. What is led is a stream, or what is in its place."""
 
-    def lead_stream(self, store: Store, replication: Replication) -> Stream:
+    def lead_stream(self, store: FileStore, replication: Replication) -> L_co:
         """Run a replicated stream here."""
         ...
 
@@ -67,7 +71,7 @@ class StreamHost(Protocol):
         ...
 
 
-class StreamReplica:
+class Replica(Generic[L]):
     """One replica."""
 
     def __init__(
@@ -75,25 +79,30 @@ class StreamReplica:
         name: str,
         group_id: int,
         node: int,
-        host: StreamHost,
+        host: StreamHost[L],
         files: ReplicaFiles,
         groups: Groups,
         ports: Ports,
         settings: GroupSettings = STREAM_DEFAULTS,
         *,
-        on_change: Callable[[StreamReplica], None] | None = None,
+        on_change: Callable[[Replica[L]], None] | None = None,
+        on_applied: Callable[[FileStore], None] | None = None,
+        title: str = "",
         leads_first: bool = False,
         peers: Callable[[], Sequence[int]] = tuple,
         is_moving: Callable[[], bool] = bool,
     ) -> None:
         """Of the stream `name`, as its files have it; nothing happens before `start`.
 
-        `on_change` is told when somebody else leads. `leads_first`: of a new group, this is the one that should lead,
+        `on_change` is told when somebody else leads, `on_applied` when more is committed or the store is another one.
+        `title` is what the log calls it. `leads_first`: of a new group, this is the one that should lead,
         so it asks for votes soon and nobody waits until an election is due. `peers` are the servers that keep the
         stream, which change while it `is_moving`.
         """
         self._peers = peers
         self.name = name
+        self.title = title or f"stream '{name}'"
+        """What it is a replica of, in words."""
         self.group_id = group_id
         self._node = node
         self._host = host
@@ -102,15 +111,16 @@ class StreamReplica:
         self._ports = ports
         self._settings = settings
         self._on_change = on_change
+        self._on_applied = on_applied
         self._leads_first = leads_first
         self.group: Group | None = None
         """Its member of the group, while it takes part."""
-        self.stream: Stream | None = None
+        self.stream: L | None = None
         """The stream, while this server leads it."""
         self.fault: Exception | None = None
         """Why it does not take part."""
         self._store: FileStore | None = None
-        self._work: FollowerWork | None = None
+        self._work: ReplicaWork | None = None
         self._proposes = False  # a commit of the leader's is being proposed
         self._commit_runs = False  # ... is proposed and not on disk
         self._when_synced: Callable[[], None] | None = None
@@ -198,7 +208,7 @@ class StreamReplica:
                 return
             votes, store = found[0]
             self._store = store
-            self._work = FollowerWork(store, self._ports, self._persisted, self._fail)
+            self._work = ReplicaWork(store, self._ports, self._persisted, self._fail)
             if store.fault is not None:
                 raise store.fault
             take(votes)
@@ -211,14 +221,19 @@ class StreamReplica:
         log, roll = self._log, self._ports.random_below
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
         if isinstance(self.fault, ReplicaDamaged) and self._store is not None:
-            self._ports.log("INF", f"The replica of stream '{self.name}' is repaired")
+            self._ports.log("INF", f"The replica of {self.title} is repaired")
             self.care.repaired(self._store)
         self.fault = None
         self._taker = SegmentTaker(self._ports, self._files, self.tell, self._import)
-        self._groups.add(self.group_id, self.group, self._other, self.group)
+        self._groups.add(self.group_id, self.group, self._other, self.group if self._settings.rests else None)
+        self._applied()
         if self._leads_first and not votes.term:
             self._ports.call_later(_FIRST_ELECTION_NS, self._campaign)
         self._changed()
+
+    def _applied(self) -> None:
+        if self._on_applied is not None and self._store is not None:
+            self._on_applied(self._store)
 
     def _campaign(self) -> None:
         if self.group is not None and not self.group.term:
@@ -248,8 +263,7 @@ class StreamReplica:
         stream, self.stream = self.stream, None
         work, self._work = self._work, None
         if stream is not None:
-            # The times at which messages end are read back with them: the store does not keep those of new ones.
-            self._stays = not stream.config.allow_msg_ttl
+            self._stays = not stream.is_read_back
             self._host.release_stream(self.name, deleted=deleted)
             upkeep = stream.committer.upkeep
             if self._commit_runs:
@@ -275,16 +289,24 @@ class StreamReplica:
             store.let_go()
 
     def _fail(self, error: Exception) -> None:
-        """It cannot go on like this: from the beginning, after a while."""
+        """It cannot go on like this: from the beginning, after a while, or with what others have."""
+        if isinstance(error, ReplicaDamaged):
+            self.damaged(error)
+            return
         if str(error) != self._told:  # a full disk lets it come back, and fail with the next write
             self._told = str(error)
-            self._ports.log("ERR", f"The replica of stream '{self.name}' does not take part: {error}")
+            self._ports.log("ERR", f"The replica of {self.title} does not take part: {error}")
         self.fault = error
         self._leave_group()
         self._when_quiet(self._wait)
         self._changed()
 
     # --- damage -----------------------------------------------------------------------------------------------------
+
+    @property
+    def leads_now(self) -> bool:
+        """Whether the stream runs here."""
+        return self.stream is not None
 
     @property
     def settled_store(self) -> FileStore | None:
@@ -298,7 +320,7 @@ class StreamReplica:
     def damaged(self, error: ReplicaDamaged) -> None:
         """Something is lost that this replica had: it is silent until it has it again."""
         if self.fault is None or str(self.fault) != str(error):
-            self._ports.log("ERR", f"The replica of stream '{self.name}' is damaged, and gets a copy: {error}")
+            self._ports.log("ERR", f"The replica of {self.title} is damaged, and gets a copy: {error}")
         self.fault = error
         failed: list[Exception] = []
 
@@ -390,6 +412,8 @@ class StreamReplica:
             self.stream.committer.committed(done)
         elif self._work is not None and self._store is not None and self._store.erasing:
             self._work.wake()  # what the leader has erased is overwritten here
+        if self._on_applied is not None:
+            self._applied()
         group = self.group
         if group is not None and group.leader != self._known_leader:
             self._known_leader = group.leader
@@ -507,13 +531,14 @@ class StreamReplica:
         back takes its time.
         """
         if self._stays and self._store is not None and self._log.follow():
-            self._work = FollowerWork(self._store, self._ports, self._persisted, self._fail)
+            self._work = ReplicaWork(self._store, self._ports, self._persisted, self._fail)
             self._follow_again(group)
             return
         self._let_go()
         self._open(group.applied, lambda _: self._follow_again(group))
 
     def _follow_again(self, group: Group) -> None:
+        self._applied()
         group.resume(self._log)
         self._changed()
 
@@ -576,7 +601,7 @@ class StreamReplica:
         changes, self._changes = self._changes, []
         for one, move in changes:
             if self.group is None or not self.group.change(one, move):
-                self._ports.log("WRN", f"The replicas of stream '{self.name}' could not be changed now")
+                self._ports.log("WRN", f"The replicas of {self.title} could not be changed now")
             elif self._store is not None:
                 self._changed_at = self._log.last_index
 
@@ -595,6 +620,10 @@ class StreamReplica:
         if self.group is not None:
             self.group.persisted()
             self._groups.flush()
+
+
+StreamReplica = Replica[Stream]
+"""Of a stream."""
 
 
 def _membership(votes: Votes) -> Membership:

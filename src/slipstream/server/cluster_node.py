@@ -6,7 +6,7 @@ Files are in a directory that no account can have::
 
     <store_dir>/jetstream/+cluster/PROMISE, PROMISE.2
                                                who this server is, and which cluster it belongs to, twice
-    <store_dir>/jetstream/+cluster/VOTE, log/  the meta group
+    <store_dir>/jetstream/+cluster/VOTE, log/  the meta group, a replica (`replica_files`)
 
 What this is not: what is agreed on, and what follows from it (`MetaListener`).
 """
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from slipstream.replication.groups import TICK_NS, Batch, Groups
-from slipstream.replication.ids import META_GROUP, link_number
+from slipstream.replication.ids import link_number
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.founding import Charter, Founding, Promise
 from slipstream.replication.meta.group import MetaGroup, MetaListener
-from slipstream.replication.meta.log import OpenedLog, open_log
+from slipstream.replication.meta.log import make_log, meta_files
 from slipstream.replication.meta.promise_file import PromiseFile
+from slipstream.replication.stream_replica import RETRY_NS
 from slipstream.server.replica_transport import ReplicaTransport
 
 if TYPE_CHECKING:
@@ -142,7 +143,6 @@ class ClusterNode:
         """This server was taken out of the cluster: it takes part no more, after a restart either."""
         self.save_promise(replace(self._promise, removed=True), lambda: None)
         if self.meta is not None:
-            self.groups.remove(META_GROUP)
             self.meta.close()
 
     def send(self, to: int, batch: Sequence[tuple[int, bytes]]) -> bool:
@@ -216,32 +216,36 @@ class ClusterNode:
     # --- the meta group -----------------------------------------------------------------------------------------------
 
     def open_meta(self, charter: Charter) -> None:
-        """The cluster is founded: open the log of its meta group."""
-        found: list[OpenedLog | Exception] = []
+        """The cluster is founded: make the log of its meta group, if it is not there, and take part."""
+        failed: list[Exception] = []
+        files, was_made = meta_files(self._disk, self.directory, self._options), self._promise.has_votes
 
-        def open_() -> None:
+        def make() -> None:
             try:
-                found.append(open_log(self._disk, self.directory, charter, self._options()))
+                make_log(files, charter, was_made=was_made)
             except Exception as error:
-                found.append(error)
+                failed.append(error)
 
-        def opened() -> None:
-            (log,) = found
-            if isinstance(log, Exception):
-                self._listener.stopped(log)
-            elif self._promise.has_votes:
-                begin(log)
+        def made() -> None:
+            if self._stopped:
+                return
+            if failed:
+                self.trouble(f"the log of the meta group cannot be made: {failed[0]}")
+                self._turns.call_later(RETRY_NS, lambda: self.open_meta(charter))
+            elif was_made:
+                begin()
             else:
-                self.save_promise(replace(self._promise, has_votes=True), lambda: begin(log))
+                self.save_promise(replace(self._promise, has_votes=True), begin)
 
-        def begin(log: OpenedLog) -> None:
+        def begin() -> None:
             if not self._stopped:
                 self._ports.log("INF", f"JetStream cluster of {', '.join(charter.members)}")
-                self.meta = MetaGroup(self.node.id, log, self._ports, self.groups, self._listener)
-                self.groups.add(META_GROUP, self.meta)
+                self.meta = MetaGroup(
+                    self.node.id, files, self._ports, self.groups, self._listener, lambda: list(self.reachable)
+                )
                 self.meta.start()
 
-        self._ports.run_blocking(open_, opened)
+        self._ports.run_blocking(make, made)
 
     def trouble(self, text: str) -> None:
         """This server cannot take part."""

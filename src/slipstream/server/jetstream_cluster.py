@@ -15,8 +15,6 @@ from slipstream.replication.cluster_api import ClusterApi
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Node
-from slipstream.replication.meta.founding import Promise
-from slipstream.replication.meta.log import check_log
 from slipstream.replication.meta.promise_file import INCARNATION_BYTES, PromiseFile
 from slipstream.replication.restore_api import ClusterRestoreApi
 from slipstream.server.cluster_node import ClusterNode
@@ -67,11 +65,7 @@ class JetStreamCluster:
         name = server.identity.name
         place = f"{directory}/{CLUSTER_DIRECTORY}"
         promises = PromiseFile(disk, place, ports.log)
-
-        def check(found: Promise) -> None:
-            check_log(disk, place, options(), has_votes=found.has_votes)
-
-        promise = promises.open(lambda: secrets.token_bytes(INCARNATION_BYTES), check)
+        promise = promises.open(lambda: secrets.token_bytes(INCARNATION_BYTES))
         node = Node(
             id=node_id(name, promise.incarnation),
             name=name,

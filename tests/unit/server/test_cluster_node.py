@@ -77,20 +77,17 @@ async def test_a_promise_survives_damage_to_one_copy_and_without_any_the_server_
         assert victim.cluster.node.id != before
         assert (copies[0].parent.with_name("+cluster.damaged.1") / "PROMISE").read_bytes() == flipped
         await until(lambda: _voters(victim) == {member.cluster.node.id for member in servers.members}, "it takes part")
-        for damaged, names in (
-            (2, ["VOTE"]),
-            (3, ["log/0000000001.0000.seg"]),
-            (4, ["VOTE", "log/0000000001.0000.seg"]),
-        ):
-            before = victim.cluster.node.id
+        before = victim.cluster.node.id
+        for names in (["VOTE"], ["log/0000000001.0000.seg"], ["VOTE", "log/0000000001.0000.seg"]):
             await victim.stop()
             for name in names:
                 (copies[0].parent / name).unlink()
-            await victim.start()
-            assert victim.cluster.node.id != before
-            assert copies[0].parent.with_name(f"+cluster.damaged.{damaged}").is_dir()
+            victim.lines.clear()
+            await victim.start()  # what it voted and acknowledged is forgotten: silent until it has a copy, a learner
+            await until(lambda: any("the meta group is repaired" in line for line in victim.lines), "it has a copy")
             everybody = {member.cluster.node.id for member in servers.members}
             await until(lambda everybody=everybody: _voters(victim) == everybody, "it takes part")  # type: ignore[misc]
+            assert victim.cluster.node.id == before
 
 
 def _voters(member: Member) -> set[int]:

@@ -199,6 +199,12 @@ class Stream:
         self.committer.after(callback)
 
     @property
+    def is_read_back(self) -> bool:
+        """Whether its store has to be opened again after it: the times at which messages end are read back with them,
+        and the store does not keep those of new ones."""
+        return self.config.allow_msg_ttl
+
+    @property
     def is_replicated(self) -> bool:
         """Whether other servers have it, too."""
         return self._replication is not None

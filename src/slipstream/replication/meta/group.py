@@ -14,16 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.group_ports import GroupFacts
-from slipstream.replication.groups import RAFT_MESSAGE
+from slipstream.replication.groups import Groups
 from slipstream.replication.ids import META_GROUP, NO_NODE
 from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.entries import Assignment, Node, encode
-from slipstream.replication.meta.log import LogPorts, MetaLog, OpenedLog
+from slipstream.replication.meta.log import MetaLog
 from slipstream.replication.meta.state import MetaState
+from slipstream.replication.replica_files import ReplicaFiles
 
-__all__ = ["Change", "MetaGroup", "MetaListener", "MetaPorts"]
+__all__ = ["Change", "MetaGroup", "MetaListener"]
 
 Entry = Node | Assignment
 Change = tuple[Entry | None, Entry | None]
@@ -32,22 +34,6 @@ Change = tuple[Entry | None, Entry | None]
 _GONE_KEPT: Final = 64  # messages that only say "gone", before they are removed
 _LEADERLESS_TICKS: Final = 30  # without a leader for so long, callers are told
 _CHANGE_TICKS: Final = 20  # a change of the membership that is not agreed on by then is proposed again
-
-
-class MetaPorts(LogPorts, Protocol):
-    """What the meta group needs from its surroundings."""
-
-    def now_ns(self) -> int:
-        """Wall clock."""
-        ...
-
-
-class MetaSender(Protocol):
-    """Where messages of groups go out. `Groups` is one."""
-
-    def send(self, group_id: int, to: int, message: bytes, *, kind: int = RAFT_MESSAGE) -> None:
-        """With the next batch for this node."""
-        ...
 
 
 class MetaListener(Protocol):
@@ -65,29 +51,26 @@ class MetaListener(Protocol):
         """It does no more."""
         ...
 
-    def stopped(self, error: Exception) -> None:
-        """This server does not take part any more."""
-        ...
-
 
 class MetaGroup:
     """This server's member of the meta group. Implements `LogListener`."""
 
     def __init__(
-        self, node: int, opened: OpenedLog, ports: MetaPorts, sender: MetaSender, listener: MetaListener
+        self,
+        node: int,
+        files: ReplicaFiles,
+        ports: Ports,
+        groups: Groups,
+        listener: MetaListener,
+        reachable: Callable[[], Sequence[int]],
     ) -> None:
-        """As its files say; `start` follows.
-
-        Raises:
-            StorageFault: they contradict each other.
-        """
+        """As its files say; `start` follows. `reachable` are the servers that can be asked."""
         self.state = MetaState()
         """What is agreed on."""
         self.draft: MetaState | None = None
         """On the leader: the same with what it has proposed."""
         self._node = node
         self._ports = ports
-        self._sender = sender
         self._listener = listener
         self._seqs: dict[bytes, int] = {}  # subject → the message that counts
         self._proposed: dict[bytes, int] = {}  # the same of what this leader has proposed
@@ -95,7 +78,7 @@ class MetaGroup:
         self._waiting: list[tuple[int, Callable[[bool], None]]] = []  # sequence, what is called when it is committed
         self._leaderless_ticks = 0
         self._changed_from = (-1, 0)  # the membership that a change was proposed to, and ticks until it is given up
-        self._log = MetaLog(node, opened, ports, self)
+        self._log = MetaLog(node, files, ports, groups, reachable, self)
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -107,7 +90,7 @@ class MetaGroup:
     @property
     def leader(self) -> int:
         """The number of who leads, as far as it is known here; 0 for nobody."""
-        return self._log.group.leader
+        return self._log.group.leader if self._log.group is not None else NO_NODE
 
     @property
     def is_leaderless(self) -> bool:
@@ -122,25 +105,28 @@ class MetaGroup:
     @property
     def term(self) -> int:
         """Raft's."""
-        return self._log.group.term
+        return self._log.group.term if self._log.group is not None else self.votes.term
 
     @property
     def applied_index(self) -> int:
         """Of the log."""
-        return self._log.group.applied
+        return self._log.group.applied if self._log.group is not None else 0
 
     def lags(self) -> dict[int, int]:
         """On the leader: how many entries each of the others is known to miss."""
-        return self._log.group.lags()
+        return self._log.group.lags() if self._log.group is not None else {}
 
     def facts(self) -> GroupFacts:
         """What monitoring shows."""
-        return self._log.group.facts()
+        if self._log.group is not None:
+            return self._log.group.facts()
+        votes = self.votes
+        return GroupFacts("CLOSED", NO_NODE, votes.term, votes.vote, 0, 1, 0, tuple(votes.voters))
 
     @property
     def votes(self) -> Votes:
         """Term, vote and members."""
-        return self._log.group.votes
+        return self._log.votes
 
     @property
     def is_changing(self) -> bool:
@@ -150,32 +136,25 @@ class MetaGroup:
 
     def has_caught_up(self, node: int, most: int) -> bool:
         """On the leader: whether a member is known to miss at most so many entries."""
-        lag = self.lags().get(node)
-        return lag is not None and lag <= most and lag < self.facts().last_index
+        lag, last = self.lags().get(node), self.facts().last_index
+        return lag is not None and lag <= most and lag < last and self._log.is_back(node, last - lag)
 
     # --- events -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Tell of all that is known to be agreed on."""
+        """Open its files, tell of all that is known to be agreed on, and take part."""
         self._log.start()
 
     def tick(self) -> None:
-        """See `GroupMember.tick`."""
-        self._log.group.tick()
+        """A tick has passed."""
+        self._log.tick()
         self._changed_from = (self._changed_from[0], max(self._changed_from[1] - 1, 0))
         self._leaderless_ticks = 0 if self.leader != NO_NODE else self._leaderless_ticks + 1
 
-    def receive(self, message: bytes) -> bool:
-        """See `GroupMember.receive`."""
-        return self._log.group.receive(message)
-
-    def unreachable(self, node: int) -> None:
-        """See `GroupMember.unreachable`."""
-        self._log.group.unreachable(node)
-
     def transfer(self, to: int) -> None:
         """Have another server lead."""
-        self._log.group.transfer(to)
+        if self._log.group is not None:
+            self._log.group.transfer(to)
 
     def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
         """On the leader: have other members. One change at a time."""
@@ -218,10 +197,6 @@ class MetaGroup:
         self._waiting.append((seq, done))
 
     # --- what the log tells -----------------------------------------------------------------------------------------
-
-    def send(self, to: int, message: bytes) -> None:
-        """See `LogListener.send`."""
-        self._sender.send(META_GROUP, to, message)
 
     def message(self, seq: int, subject: bytes, payload: bytes) -> None:
         """See `LogListener.message`."""
@@ -268,12 +243,6 @@ class MetaGroup:
         self._listener.steps_down()
         for _, done in waiting:
             done(False)
-
-    def stopped(self, error: Exception) -> None:
-        """See `LogListener.stopped`."""
-        if self.draft is not None:
-            self.steps_down()
-        self._listener.stopped(error)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The log of the meta group: a replicated store, driven by its group, whose messages are handed on when committed.
+"""The log of the meta group: a replica like that of a stream, whose messages are handed on when they are committed.
 
     leader:   append ──► end of the turn: one commit, proposed and written ──► committed ──► handed on
     follower: entries of the leader ──► written ──► committed ──► handed on
@@ -6,8 +6,7 @@
 Messages are handed on one by one, in their order. If one of them is missing, because it was replaced by a later one of
 its subject before this server got it, everything is handed on anew instead: nobody has to know what was removed.
 
-A leader that is deposed lets its commit end and opens the store again as far as it is committed, which forgets what was
-appended ahead; the frames stay, and may still be committed.
+Upkeep, segments for who is behind, repair of what is damaged and a disk that is full are the replica's (ADR 84).
 
 What this is not: what the messages mean (`MetaGroup`).
 """
@@ -15,59 +14,45 @@ What this is not: what the messages mean (`MetaGroup`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import replace
+from typing import Final, Protocol
 
-from slipstream.errors import StorageFault
+from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.jobs import CommitJob
-from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
-from slipstream.jetstream.store.file.votes import VoteFile, Votes
-from slipstream.jetstream.store.values import ALL, Job, StoredMessage
+from slipstream.jetstream.store.file.votes import Votes
+from slipstream.jetstream.store.values import ALL, Committed, StoredMessage
+from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.replication.group import Group
+from slipstream.replication.groups import Groups
+from slipstream.replication.ids import META_GROUP
 from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.founding import Charter
+from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.replica_marks import ReplicaDamaged
+from slipstream.replication.replica_work import NO_STREAM, ReplicaWork
+from slipstream.replication.settings import META_DEFAULTS
+from slipstream.replication.stream_replica import Replica
 from slipstream.units import MIB
 
-__all__ = ["LogListener", "LogPorts", "MetaLog", "OpenedLog", "check_log", "open_log"]
+__all__ = ["SEGMENT_BYTES", "LogListener", "MetaLog", "make_log", "meta_files"]
 
-_LOG = "log"
-_READ_BYTES = 4 * MIB
-
-
-class LogPorts(Protocol):
-    """Threads, dice and the end of a turn. `jetstream.ports.Ports` are such."""
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call once at the end of this turn of the loop."""
-        ...
-
-    def run_commit(self, job: Job, on_done: Callable[[], None]) -> None:
-        """Run a commit in a thread, then `on_done` on the loop."""
-        ...
-
-    def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
-        """Run `job` in a thread, then `on_done` on the loop."""
-        ...
-
-    def random_below(self, bound: int) -> int:
-        """A number in `[0, bound)`."""
-        ...
+SEGMENT_BYTES: Final = MIB
+"""Of the log. The segment that is written and the newest two closed ones are not compacted: so it is not much longer
+than what is in force."""
+_READ_BYTES: Final = 4 * MIB
+_LOOK_TICKS: Final = 7  # between two looks whether all of it can be read
+_SCRUB_TICKS: Final = 98  # between two segments that are read back, as for streams
 
 
 class LogListener(Protocol):
     """Who understands the messages."""
 
-    def send(self, to: int, message: bytes) -> None:
-        """A message of the group for another server."""
-        ...
-
     def message(self, seq: int, subject: bytes, payload: bytes) -> None:
         """The next message is committed.
 
         Raises:
-            StorageFault: it cannot be understood; the group stops.
+            StorageFault: it cannot be understood; this server takes no part as long as that is so.
         """
         ...
 
@@ -75,7 +60,7 @@ class LogListener(Protocol):
         """These are all messages that there are.
 
         Raises:
-            StorageFault: one cannot be understood; the group stops.
+            StorageFault: one cannot be understood.
         """
         ...
 
@@ -91,277 +76,201 @@ class LogListener(Protocol):
         """It may not any more. What it appended and was not told of as committed may have happened or not."""
         ...
 
-    def stopped(self, error: Exception) -> None:
-        """The group is of no use any more."""
-        ...
+
+def meta_files(disk: Disk, directory: str, options: Callable[[], FileStoreOptions]) -> ReplicaFiles:
+    """Where the meta group's log and votes are: beside the promise, with which all of it would be lost."""
+    return ReplicaFiles(
+        disk, directory, lambda: replace(options(), segment_bytes=SEGMENT_BYTES), made=f"{directory}/log.made"
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedLog:
-    """What was found in a directory, or made there."""
+def make_log(files: ReplicaFiles, charter: Charter, *, was_made: bool) -> None:
+    """Make the log of a cluster that was founded, if it is not there. Blocks.
 
-    store: FileStore
-    votes: Votes
-    file: VoteFile
-    reopen: Callable[[int], FileStore]
-    """Opens the store again, indexed as far as it is committed; blocks."""
-
-
-def open_log(disk: Disk, directory: str, charter: Charter, options: FileStoreOptions) -> OpenedLog:
-    """Open the log of the meta group, or make it. Blocks.
+    `was_made`: there was one, so if its votes are gone they were lost, and it is not begun anew.
 
     Raises:
-        StorageFault: it cannot be read, or votes are missing that must have been there: this server must not vote.
+        OSError, StorageFault: the disk refused.
     """
-    path = f"{directory}/{_LOG}"
-    assert options.replicated
-    file = VoteFile(disk, directory)
-    votes = file.load() if disk.is_dir(directory) else None
-    if votes is None and not (disk.is_dir(path) and disk.list_dir(path)):
-        FileStore.create(disk, path, uid=charter.uid, config=b"{}", options=options)
-        disk.sync_dir(directory)
-
-    def reopen(committed: int) -> FileStore:
-        return FileStore.open(disk, path, options, committed=committed)
-
-    store = reopen(votes.commit if votes is not None else 0)
-    if votes is None:
-        if store.replica is not None and store.replica.last_index:
-            raise StorageFault("term and vote are missing: this server must not vote again", path=directory)
-        votes = Votes(version=1, voters=sorted(charter.voters))
-        file.save(votes)
-    return OpenedLog(store, votes, file, reopen)
+    if was_made:
+        files.note_made()
+    files.create(charter.uid, NO_STREAM, sorted(charter.voters))
 
 
-def check_log(disk: Disk, directory: str, options: FileStoreOptions, *, has_votes: bool) -> None:
-    """See whether a log that was made is whole. Blocks.
+class _MetaLead:
+    """In the place of a stream, on the server that leads. Implements `Led`, and its commits and upkeep."""
 
-    Raises:
-        StorageFault: something that was there is lost.
-        OSError: the disk refused.
-    """
-    votes = VoteFile(disk, directory).load()
-    if votes is None:
-        if has_votes:
-            raise StorageFault("term and vote are missing", path=directory)
-        return
-    store = FileStore.open(disk, f"{directory}/{_LOG}", options, committed=votes.commit)
-    lost = [*store.report.unusable_files, *store.report.missing_segments, *store.report.damaged_regions]
-    store.let_go()
-    if lost or store.lost().seqs:
-        raise StorageFault("a part of the meta group's log cannot be read", path=directory)
+    is_read_back = False
+
+    def __init__(self, store: FileStore, replication: Replication, ports: Ports, failed: Callable[[Exception], None]):
+        self.store = store
+        self._work = ReplicaWork(store, ports, lambda: None, failed, replication)
+
+    @property
+    def committer(self) -> _MetaLead:
+        return self
+
+    @property
+    def upkeep(self) -> _MetaLead:
+        return self
+
+    def wake(self) -> None:
+        self._work.wake()
+
+    def scrub_next(self) -> bool:
+        return self._work.scrub_next()
+
+    def committed(self, done: Committed) -> None:
+        """Everybody is told of it in the same way, `MetaLog` hands it on."""
+
+    def release(self) -> None:
+        self._work.stop(lambda: None)
+
+    def when_quiet(self, callback: Callable[[], None]) -> None:
+        self._work.stop(callback)
 
 
 class MetaLog:
-    """One server's member of the meta group. Implements `GroupPorts`."""
+    """One server's member of the meta group. Implements `StreamHost`."""
 
-    def __init__(self, node: int, opened: OpenedLog, ports: LogPorts, listener: LogListener) -> None:
-        """Nothing is handed on before `start`.
-
-        Raises:
-            StorageFault: log and votes contradict each other.
-        """
+    def __init__(
+        self,
+        node: int,
+        files: ReplicaFiles,
+        ports: Ports,
+        groups: Groups,
+        reachable: Callable[[], Sequence[int]],
+        listener: LogListener,
+    ) -> None:
+        """Nothing is handed on before `start`. `reachable` are servers that may know more, if this one has nothing."""
         self._ports = ports
         self._listener = listener
-        self._file = opened.file
-        self._reopen = opened.reopen
-        self._store = opened.store
-        self._job: Job | None = None  # the commit that runs
-        self._commit_due = False  # a commit follows at the end of the turn
-        self._deposed = False  # the store has to be opened again
-        self._changes: list[Sequence[tuple[MemberKind, int]]] = []  # of the membership, to be proposed
+        self._reachable = reachable
+        self._lead: _MetaLead | None = None
+        self._leads = False  # ... and the listener was told
+        self._votes = Votes()  # the last that were known
+        self._ticks = 0
         self.handed_seq = 0
         """The last message that was handed on."""
-        self.group = Group(node, self._frames, opened.votes, self, ports.random_below, applied=opened.votes.commit)
-        """The member itself: ticks, messages, facts."""
+        self._replica: Replica[_MetaLead] = Replica(
+            "_meta_",
+            META_GROUP,
+            node,
+            self,
+            files,
+            groups,
+            ports,
+            META_DEFAULTS,
+            on_change=self._changed,
+            on_applied=self._hand_on,
+            title="the meta group",
+            peers=self._members,
+            is_moving=lambda: True,  # who is a member is the meta group's own matter: `meta.membership`
+        )
 
     @property
-    def _frames(self) -> ReplicaLog:
-        frames = self._store.replica
-        assert frames is not None
-        return frames
+    def group(self) -> Group | None:
+        """The member itself, while it takes part."""
+        return self._replica.group
+
+    @property
+    def votes(self) -> Votes:
+        """Term, vote and members, as they were known last."""
+        if self._replica.group is not None:
+            self._votes = self._replica.group.votes
+        return self._votes
 
     @property
     def next_seq(self) -> int:
-        """The sequence that the next message gets."""
-        return self._store.last_seq + 1
+        """On the leader: the sequence that the next message gets."""
+        assert self._lead is not None
+        return self._lead.store.last_seq + 1
+
+    def is_back(self, member: int, matched: int) -> bool:
+        """On the leader: whether a member that was damaged has what it lacked."""
+        return self._replica.care.is_back(member, matched)
 
     def start(self) -> None:
-        """Hand on what is known to be committed."""
-        self._hand_on_all()
+        """Open the files, hand on what is known to be committed, and take part."""
+        self._replica.start()
+
+    def tick(self) -> None:
+        """A tick has passed."""
+        self._ticks += 1
+        if self._ticks % _LOOK_TICKS == 0:
+            self._replica.care.look()
+        if self._ticks % _SCRUB_TICKS == 0:
+            (self._lead or self._replica).scrub_next()
 
     def append(self, now_ns: int, subject: bytes, payload: bytes) -> int:
         """A leader's next message; its sequence. It is committed with all others of this turn."""
-        store = self._store
+        assert self._lead is not None
+        store = self._lead.store
         seq = store.last_seq + 1
         store.append(seq, max(now_ns, store.last_ts_ns), subject, b"", payload)
-        self._commit_soon()
+        self._lead.wake()
         return seq
 
     def remove(self, seq: int) -> None:
         """A leader has no more use for a message: a later one says more."""
-        self._store.delete(seq)
-        self._commit_soon()
+        assert self._lead is not None
+        self._lead.store.delete(seq)
+        self._lead.wake()
 
     def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
-        """A leader has another membership proposed: see `Group.change`. It may have to wait for a commit to begin."""
-        self._changes.append(changes)
-        if self._store.log.pending_bytes:
-            self._commit_soon()
-        else:
-            self._propose_changes()
-
-    def _propose_changes(self) -> None:
-        """Nothing that was appended waits to be proposed: the next entry may be Raft's own."""
-        changes, self._changes = self._changes, []
-        for one in changes:
-            self.group.change(one)
+        """A leader has another membership proposed: see `Group.change`."""
+        self._replica.change(changes)
 
     def close(self) -> None:
         """End. What was promised is on disk, and the next start reads it."""
-        self.group.stop()
+        self._replica.stop(lambda: None)
 
-    # --- what the group asks for ------------------------------------------------------------------------------------
+    # --- the replica -------------------------------------------------------------------------------------------------
 
-    def send(self, to: int, message: bytes) -> None:
-        """See `GroupPorts.send`."""
-        self._listener.send(to, message)
+    def lead_stream(self, store: FileStore, replication: Replication) -> _MetaLead:
+        """See `StreamHost`."""
+        self._lead = _MetaLead(store, replication, self._ports, self._replica.stopped)
+        return self._lead
 
-    def save_votes(self, votes: Votes) -> None:
-        """See `GroupPorts.save_votes`."""
-        faults: list[Exception] = []
+    def release_stream(self, name: str, *, deleted: bool = False) -> None:
+        """See `StreamHost`."""
+        del name, deleted
+        lead, self._lead = self._lead, None
+        told, self._leads = self._leads, False
+        if lead is not None:
+            lead.release()
+        if told:
+            self._listener.steps_down()
 
-        def save() -> None:
-            try:
-                self._file.save(votes)
-            except Exception as error:
-                faults.append(error)
+    def _changed(self, replica: Replica[_MetaLead]) -> None:
+        if replica.leads_now and not self._leads and replica.group is not None:
+            self._leads = True
+            self._listener.leads(replica.group.term)
 
-        def saved() -> None:
-            if faults:
-                self.group.fail(faults[0])
-            else:
-                self.group.votes_saved(votes.version)
+    def _members(self) -> Sequence[int]:
+        """Who may be asked for a copy, and may ask for one. A server that lost its votes knows who can be reached."""
+        votes = self.votes
+        return [*votes.voters, *votes.learners, *votes.outgoing] or self._reachable()
 
-        self._ports.run_blocking(save, saved)
+    # --- handing on --------------------------------------------------------------------------------------------------
 
-    def sync_log(self) -> None:
-        """See `GroupPorts.sync_log`."""
-        self._commit_soon()
-
-    def committed(self, entries: Sequence[Entry]) -> None:
-        """See `GroupPorts.committed`."""
-        self._frames.commit(entries[-1][0])
-        self._hand_on()
-
-    def leads(self, term: int) -> None:
-        """See `GroupPorts.leads`."""
-        self._frames.lead(term)
-        self._listener.leads(term)
-
-    def steps_down(self) -> None:
-        """See `GroupPorts.steps_down`."""
-        self._deposed = True
-        self._changes.clear()
-        self.group.hold()
-        self._listener.steps_down()
-        if self._job is None:
-            self._open_again()
-
-    def behind(self, to: int) -> None:
-        """See `GroupPorts.behind`: this log is not compacted, so nobody is."""
-
-    def wakes(self) -> None:
-        """See `GroupPorts.wakes`: it never rests."""
-
-    def stopped(self, error: Exception) -> None:
-        """See `GroupPorts.stopped`."""
-        self._listener.stopped(error)
-
-    # --- commits ----------------------------------------------------------------------------------------------------
-
-    def _commit_soon(self) -> None:
-        if not self._commit_due:
-            self._commit_due = True
-            self._ports.call_soon(self._commit)
-
-    def _commit(self) -> None:
-        self._commit_due = False
-        if self._job is not None or self._deposed or self.group.is_stopped:
-            return  # it follows when that is over
-        job = self._store.begin_commit()
-        if job is None:
-            self.group.persisted()
-            self._propose_changes()
-            return
-        assert isinstance(job, CommitJob)
-        self._job = job
-        frames = self._frames.proposals(job)
-        if frames:
-            self.group.propose(frames)  # if it is deposed by this, the frames are written all the same
-        self._propose_changes()
-        self._ports.run_commit(job, self._written)
-
-    def _written(self) -> None:
-        job, self._job = self._job, None
-        assert job is not None
-        fault = self._store.finish_commit(job).fault
-        if fault is not None:
-            self.group.fail(fault)
-            return
-        if self._deposed:
-            self._open_again()
-            return
-        self.group.persisted()
-        if not self.group.is_stopped:
-            self._try(self._hand_on)
-            self._commit_soon()
-
-    def _open_again(self) -> None:
-        outcome: list[FileStore | Exception] = []
-
-        def reopen() -> None:
-            try:
-                outcome.append(self._reopen(self.group.applied))
-            except Exception as error:
-                outcome.append(error)
-
-        def opened() -> None:
-            (found,) = outcome
-            if isinstance(found, Exception):
-                self.group.fail(found)
-                return
-            self._store = found
-            self._deposed = False
-            self._try(self._hand_on)
-            self.group.resume(self._frames)
-
-        self._ports.run_blocking(reopen, opened)
-
-    # --- handing on -------------------------------------------------------------------------------------------------
-
-    def _try(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except StorageFault as fault:
-            self.group.fail(fault)
-
-    def _hand_on(self) -> None:
-        store = self._store
+    def _hand_on(self, store: FileStore) -> None:
         first, last = self.handed_seq + 1, store.committed_seq
+        if first == 1:
+            self._hand_on_all(store)
+            return
         if first > last:
             return
         for seq in range(first, last + 1):
             one = store.get(seq)
             if not isinstance(one, StoredMessage):
-                self._hand_on_all()
+                self._hand_on_all(store)
                 return
-            self.handed_seq = seq
             self._listener.message(seq, one.subject, one.payload)
+            self.handed_seq = seq
         self._listener.applied()
 
-    def _hand_on_all(self) -> None:
-        store = self._store
+    def _hand_on_all(self, store: FileStore) -> None:
         messages: list[tuple[int, bytes, bytes]] = []
         seq, last = 1, store.committed_seq
         while seq <= last:
@@ -370,9 +279,9 @@ class MetaLog:
                 break
             for one in batch:
                 if not isinstance(one, StoredMessage):
-                    raise StorageFault(f"message {one.seq} of the meta group cannot be read: {one.reason}")
+                    raise ReplicaDamaged(f"message {one.seq} cannot be read: {one.reason}")
                 messages.append((one.seq, one.subject, one.payload))
             seq = batch[-1].seq + 1
-        self.handed_seq = last
         self._listener.messages_anew(messages)
+        self.handed_seq = last
         self._listener.applied()

@@ -4,8 +4,7 @@
 
 The first thing that a server writes is its incarnation. If it finds none, its store is new or was wiped: it takes a new
 one, and so never speaks as the member that has forgotten what it voted and acknowledged. If both copies are damaged,
-nobody knows which member it was; if the meta group's votes or log are, it has forgotten what it promised there. Then
-all that is in the directory is put aside, and it begins as a new one, too.
+nobody knows which member it was: all that is in the directory is put aside, and it begins as a new one, too.
 """
 
 from __future__ import annotations
@@ -39,12 +38,8 @@ class PromiseFile:
         self._directory = directory
         self._log = log
 
-    def open(self, new_incarnation: Callable[[], bytes], check: Callable[[Promise], None]) -> Promise:
+    def open(self, new_incarnation: Callable[[], bytes]) -> Promise:
         """What was kept, or a new incarnation, which is kept when this returns.
-
-        Args:
-            new_incarnation: makes one.
-            check: looks whether what was promised since can be read, and raises a `StorageFault` if not.
 
         Raises:
             OSError: the disk refused.
@@ -53,11 +48,7 @@ class PromiseFile:
         make_dirs(self._disk, self._directory, below=above)
         try:
             found, is_whole = self._load()
-            if found is not None and found.holds and not found.removed:
-                check(found)
         except StorageFault as fault:
-            if isinstance(fault.__cause__, OSError) and not isinstance(fault.__cause__, FileNotFoundError):
-                raise fault.__cause__ from fault  # the device, which may be better the next time
             self._put_aside(fault)
             make_dirs(self._disk, self._directory, below=above)
             found, is_whole = None, False

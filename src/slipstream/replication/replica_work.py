@@ -1,7 +1,8 @@
-"""Commits and upkeep of a replica that does not lead: nobody waits for it but Raft.
+"""Commits and upkeep of a replica's store where no stream does it: of a follower, and of the meta group's log.
 
     wake ──end of turn──► a commit in its thread ──► persisted ──► again if more was written meanwhile
-                                                 └─► upkeep now and then, a piece at a time
+                     │                           └─► upkeep now and then, a piece at a time
+                     └─► of a leader it is proposed first
 
 Upkeep keeps what a leader needs to know: records of removed messages stay for as long as the duplicate window is, so
 that whoever leads next finds their ids. Closed segments are compressed as the stream asks for, here as everywhere.
@@ -12,6 +13,7 @@ What this is not: what a stream does. Nothing is decided here, and nobody is ans
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.packing import codec_of
@@ -21,23 +23,36 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.packed.codecs import Codec, is_known
 from slipstream.jetstream.store.values import Job
+from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.commit.faults import fault_of
 from slipstream.jetstream.stream.limits import STREAM_UPKEEP_INTERVAL_NS
 
-__all__ = ["FollowerWork"]
+__all__ = ["NO_STREAM", "ReplicaWork"]
+
+NO_STREAM: Final = b"{}"
+"""In the place of a stream's configuration: the log is that of no stream."""
 
 
-class FollowerWork:
+class ReplicaWork:
     """Drives one store until it is stopped."""
 
     def __init__(
-        self, store: FileStore, ports: Ports, persisted: Callable[[], None], failed: Callable[[StorageFault], None]
+        self,
+        store: FileStore,
+        ports: Ports,
+        persisted: Callable[[], None],
+        failed: Callable[[StorageFault], None],
+        leads: Replication | None = None,
     ) -> None:
-        """`persisted` is called after each commit, `failed` instead, and then nothing more happens."""
+        """`persisted` is called after each commit, `failed` instead, and then nothing more happens.
+
+        Of a leader, `leads` has commits proposed, and is told when they end, also after `stop`.
+        """
         self._store = store
         self._ports = ports
         self._persisted = persisted
         self._failed = failed
+        self._leads = leads
         self._scheduled = False
         self._commits = False  # one is in its thread
         self._keeps = False  # a piece of upkeep is
@@ -54,6 +69,8 @@ class FollowerWork:
         if self._store.config is self._read_config:
             return
         self._read_config = self._store.config
+        if self._read_config == NO_STREAM:
+            return
         config, _ = from_stored(self._read_config)
         self._window_ns = max(config.duplicate_window_ns, 0)
         codec = codec_of(config)
@@ -88,14 +105,22 @@ class FollowerWork:
 
     def _begin(self) -> None:
         self._scheduled = False
-        if self._stopped is not None or self._commits or self._keeps:
+        if self._stopped is not None:
+            return
+        if self._commits or self._keeps:  # upkeep began in this very turn
+            self._more = True
             return
         self._more = False
-        job = self._store.begin_commit(sync=True, inline=self._ports.alone)  # nobody else has to wait for it
+        leads = self._leads
+        # A follower's may be inline: nobody else has to wait for it. A leader's is proposed before it is written.
+        job = self._store.begin_commit(sync=True, inline=leads is None and self._ports.alone)
         if job is None:
             return
         self._commits = True
-        if job.ended:
+        if leads is not None and not leads.begun(job, awaited=False):
+            self._commits = False
+            self._look_quiet()
+        elif job.ended:
             self._finish(job)
         else:
             self._ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))
@@ -103,6 +128,8 @@ class FollowerWork:
     def _finish(self, job: Job) -> None:
         self._commits = False
         fault = self._store.finish_commit(job).fault
+        if self._leads is not None:
+            self._leads.synced(fault)
         if self._stopped is not None:
             self._look_quiet()
         elif fault is not None:
@@ -140,12 +167,19 @@ class FollowerWork:
 
     def _look_quiet(self) -> None:
         if self._stopped is not None and not (self._commits or self._keeps):
-            self._stopped()
+            quiet, self._stopped = self._stopped, _nothing  # once: a leader's `synced` may have stopped this
+            quiet()
 
     def _broke(self, error: Exception) -> None:
-        self._commits = self._keeps = False
+        committed, self._commits, self._keeps = self._commits, False, False
         self._ports.report("A replica", error)
+        if committed and self._leads is not None:
+            self._leads.synced(fault_of(error))
         if self._stopped is not None:
             self._look_quiet()
         else:
             self._failed(fault_of(error))
+
+
+def _nothing() -> None:
+    pass
