@@ -37,6 +37,8 @@ class ReadPace:
 
     def was_long(self, nbytes: int, written: int, took_ns: int) -> bool:
         """Whether a read of `nbytes` was more than its share of a turn: then the others are next."""
+        if nbytes < READ_BYTES_MIN and written < READ_BYTES_MIN and took_ns <= TURN_WORK_NS:
+            return False  # of most clients; `_bytes` is never less
         share, took = written / TURN_WRITE_BYTES, took_ns / TURN_WORK_NS
         if took > share:
             share = took

@@ -117,8 +117,9 @@ class Turns:
     def _schedule_end(self) -> None:
         """Once a turn: work that goes on with every end would otherwise have a slice for each read of the turn."""
         if not self._end_follows:
+            assert self._loop is not None
             self._end_follows = True
-            self.call_soon(self._end_turn)
+            self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self._end_follows = False

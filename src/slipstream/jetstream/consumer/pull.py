@@ -180,8 +180,9 @@ class PullSink:
 
     def is_only_taker(self, request: PullRequest) -> bool:
         """Whether this one, which waited alone, still does, and somebody is there to take a message."""
-        waiting = self.waiting
-        return waiting.count == 1 and not request.ended and self._is_easy(request, self._now_ns())
+        if self.waiting.count != 1 or request.ended or 0 < request.expires_ns <= self._now_ns():
+            return False
+        return self._has_interest(request.reply)
 
     def took_one(self, request: PullRequest) -> None:
         """One message went to this request."""

@@ -194,7 +194,7 @@ class LogCommits:
             del log.unit_segments[: done.units]
             if done.journal is not None:
                 self._journal.synced(done.journal)
-        else:
+        elif done.unsynced != self._files.unsynced:
             self._files.written({write.segment.path for write in done.writes}, done.unsynced)
         if done.nearly_full and state.refusal is None:
             state.refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)

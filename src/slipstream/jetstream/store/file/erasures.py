@@ -38,20 +38,20 @@ class LogErasures:
         "_beside_leftovers",
         "_committed",
         "_compacting",
-        "_copies",
         "_disk",
         "_files",
         "_in_flight",
         "_log",
-        "_logged",
         "_meanwhile",
         "_noise",
         "_overwriting",
         "_overwritten",
-        "_placed",
-        "_requested",
         "_state",
         "_writes_in_flight",
+        "copies",
+        "logged",
+        "placed",
+        "requested",
     )
 
     def __init__(
@@ -63,11 +63,15 @@ class LogErasures:
         self._files = files
         self._disk = disk
         self._noise = noise
-        self._requested: list[Erasure] = []
-        self._logged: list[Erasure] = []  # intents that are in the log and that no commit has taken
+        self.requested: list[Erasure] = []
+        """Not logged yet."""
+        self.logged: list[Erasure] = []
+        """Intents that are in the log and that no commit has taken."""
         self._in_flight = 0  # those whose intents are in commits that have begun
-        self._placed: list[_Placed] = []  # logged by earlier commits, to be overwritten by the next
-        self._copies: list[_Placed] = []  # the same for copies that a compaction has made
+        self.placed: list[_Placed] = []
+        """Logged by earlier commits, to be overwritten by the next."""
+        self.copies: list[_Placed] = []
+        """The same for copies that a compaction has made."""
         self._overwriting = 0  # of the erasures logged before, those that the commit in flight carries out
         self._writes_in_flight = 0  # overwrites of that commit
         self._compacting = False
@@ -77,14 +81,9 @@ class LogErasures:
         self._overwritten = 0  # of these, from the first on
 
     @property
-    def is_requested(self) -> bool:
-        """Whether something has to be logged."""
-        return bool(self._requested)
-
-    @property
     def unfinished(self) -> int:
         """See `Store.erasing`."""
-        waiting = len(self._requested) + len(self._logged) + len(self._placed)
+        waiting = len(self.requested) + len(self.logged) + len(self.placed)
         return waiting + self._in_flight + self._writes_in_flight + self._late_copies
 
     @property
@@ -96,38 +95,38 @@ class LogErasures:
     def _late_copies(self) -> int:
         """Erased messages that a compaction has copied, or may have, and files with them that are not removed yet."""
         beside = self._beside_leftovers if self._files.leftovers else 0
-        return len(self._copies) + len(self._meanwhile) + beside
+        return len(self.copies) + len(self._meanwhile) + beside
 
     def request(self, seq: int, ts_ns: int) -> None:
         """Erase a message that was just removed."""
-        self._requested.append((seq, ts_ns))
+        self.requested.append((seq, ts_ns))
 
     # --- with the commits -------------------------------------------------------------------------------------------
 
     def log_requested(self) -> None:
         """Put intents into the open frame."""
         writer = self._log.writer
-        for seq, _ in self._requested:
+        for seq, _ in self.requested:
             intent = self._intent(seq)
             if intent is not None:
                 writer.control(ERASE, seq, writer.last_ts, self._leaf(seq, intent), pack_erase(intent))
-        self._logged += self._requested
-        self._requested = []
+        self.logged += self.requested
+        self.requested = []
 
     def take_logged(self) -> list[Erasure]:
         """The commit that begins writes these intents, and gives them back to `settle`."""
-        taken, self._logged = self._logged, []
+        taken, self.logged = self.logged, []
         self._in_flight += len(taken)
         return taken
 
     def take_overwrites(self) -> list[Overwrite]:
         """The commit that begins overwrites what earlier ones have left."""
         overwrites: list[Overwrite] = []
-        if self._placed or self._copies:
-            for seq, ts_ns, where in self._placed + self._copies:
+        if self.placed or self.copies:
+            for seq, ts_ns, where in self.placed + self.copies:
                 overwrites += self._overwrite(seq, ts_ns, self._intent(seq) or where)
-            self._overwriting, self._writes_in_flight = len(self._placed), len(overwrites)
-            self._placed, self._copies = [], []
+            self._overwriting, self._writes_in_flight = len(self.placed), len(overwrites)
+            self.placed, self.copies = [], []
         return overwrites
 
     def overwritten(self) -> None:
@@ -139,7 +138,7 @@ class LogErasures:
         """A commit is done: what it logged may be overwritten."""
         self._in_flight -= len(erased)
         places = [(seq, ts_ns, self._intent(seq)) for seq, ts_ns in erased]
-        self._placed += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
+        self.placed += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
         self._committed += len(erased)
         self._overwritten += sum(place is None for _, _, place in places)
         if self._compacting:
@@ -152,12 +151,12 @@ class LogErasures:
 
     def fail(self) -> None:
         """The commit failed. What was to be erased is found again in the log, if it got there."""
-        self._logged, self._in_flight, self._overwriting, self._writes_in_flight = [], 0, 0, 0
+        self.logged, self._in_flight, self._overwriting, self._writes_in_flight = [], 0, 0, 0
 
     def adopt(self, unfinished: list[tuple[int, EraseIntent]]) -> None:
         """The log was read back, with these intents that were not carried out."""
-        self._requested, self._copies = [], []
-        self._placed = [(seq, 0, intent) for seq, intent in unfinished]
+        self.requested, self.copies = [], []
+        self.placed = [(seq, 0, intent) for seq, intent in unfinished]
         self._committed, self._overwritten = len(unfinished), 0
 
     # --- with compactions -------------------------------------------------------------------------------------------
@@ -172,7 +171,7 @@ class LogErasures:
         self._compacting = False
         if replaced:
             places = [(seq, ts_ns, self._intent(seq)) for seq, ts_ns in self._meanwhile]
-            self._copies += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
+            self.copies += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
         if not failed:
             self._meanwhile = []
 

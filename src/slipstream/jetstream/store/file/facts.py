@@ -20,7 +20,7 @@ __all__ = ["LogFacts"]
 class LogFacts:
     """Configuration and notes of one store."""
 
-    __slots__ = ("_config_due", "_log", "_notes_due", "_state")
+    __slots__ = ("_config_due", "_log", "_notes_due", "_state", "is_waiting")
 
     def __init__(self, state: StoreState, log: SegmentedLog) -> None:
         """Nothing waits."""
@@ -28,11 +28,8 @@ class LogFacts:
         self._log = log
         self._config_due = False  # set while a unit was open: logged behind it
         self._notes_due: dict[bytes, bytes] = {}  # the same for notes
-
-    @property
-    def is_waiting(self) -> bool:
+        self.is_waiting = False
         """Whether something was set while a unit was open."""
-        return self._config_due or bool(self._notes_due)
 
     def notes(self) -> dict[bytes, bytes]:
         """See `Store.notes`."""
@@ -44,6 +41,7 @@ class LogFacts:
         if self._log.unit is not None:
             check_notes(self.notes(), {key: value})
             self._notes_due[key] = value
+            self.is_waiting = True
         else:
             self.log_notes({key: value})
 
@@ -62,9 +60,10 @@ class LogFacts:
         """See `Store.set_config`."""
         self._state.check_writable()
         self._state.config = config
-        self._config_due = True
+        self._config_due = self.is_waiting = True
         if self._log.unit is None:
             self._log_config()
+            self.is_waiting = bool(self._notes_due)
         self._log.manifest_due = True
 
     def log_waiting(self) -> None:
@@ -74,6 +73,7 @@ class LogFacts:
         if self._notes_due:
             self.log_notes(self._notes_due)
             self._notes_due = {}
+        self.is_waiting = False
 
     def replay(self, controls: list[tuple[int, int, int, bytes, bytes]]) -> None:
         """Take over what another replica has set: it is committed, and its records are in the log."""
@@ -89,7 +89,7 @@ class LogFacts:
     def adopt(self, config: bytes) -> None:
         """The log was read back: what waited did not happen."""
         self._state.config = config
-        self._config_due = False
+        self._config_due = self.is_waiting = False
         self._notes_due = {}
 
     def _log_config(self) -> None:

@@ -134,10 +134,12 @@ class CommitJob:
         if plain is None:
             return
         if not self.sync:
-            if sum(len(data) for _, _, data in plain) <= STORE_INLINE_BYTES_MAX:
-                self.run()
-            return
-        if len(plain) == 1 and len(plain[0][2]) <= STORE_INLINE_SYNC_BYTES_MAX and not self.also_sync:
+            size = 0
+            for _, _, data in plain:
+                size += len(data)
+            if size <= STORE_INLINE_BYTES_MAX:
+                self._write_plain(plain)
+        elif len(plain) == 1 and len(plain[0][2]) <= STORE_INLINE_SYNC_BYTES_MAX and not self.also_sync:
             try:
                 self.seal()
                 self.begun = self.disk.begin_synced_write(*plain[0])
@@ -145,6 +147,18 @@ class CommitJob:
             except Exception as error:
                 self.fail(error)
                 self.ended = True
+
+    def _write_plain(self, plain: list[tuple[str, int, bytes]]) -> None:
+        """All that there is to do: writes to places that exist, which nobody waits to see synced."""
+        try:
+            if self.chain is not None:
+                self.seal()
+            for path, offset, data in plain:
+                self.disk.write(path, offset, data)
+            self.written()
+        except Exception as error:  # as in `write`
+            self.fail(error)
+        self.ended = True
 
     def run(self) -> None:
         """Write and sync; see the module docstring for the order. `group_commit.run_group` does it for many."""
@@ -219,7 +233,8 @@ class CommitJob:
 
     def written(self) -> None:
         """What `plain_writes` said was done."""
-        self.unsynced.update(write.segment.path for write in self.writes)
+        for write in self.writes:
+            self.unsynced.add(write.segment.path)
         if self.journal is not None:
             self.unsynced.add(self.journal.path)
 

@@ -262,7 +262,10 @@ class SegmentedLog:
         if self.writer.pending_bytes:
             self._queue_writer(closes=False)
         taken, self._queue = self._queue, []
-        self._in_flight = {write.segment.id for write in taken}
+        in_flight = set()
+        for write in taken:
+            in_flight.add(write.segment.id)
+        self._in_flight = in_flight
         return taken
 
     def finish_writes(self) -> None:

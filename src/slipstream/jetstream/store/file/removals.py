@@ -54,7 +54,7 @@ class LogRemovals:
     @property
     def is_waiting(self) -> bool:
         """Whether something was removed that is not in the log yet."""
-        return bool(self._trim or self._tombs) or self._erasures.is_requested
+        return bool(self._trim or self._tombs or self._erasures.requested)
 
     def delete(self, seq: int) -> bool:
         """See `Store.delete`."""
@@ -127,12 +127,13 @@ class LogRemovals:
         """The commit that begins writes what is logged; None if nothing is."""
         noted = self._state.assigned.removals.take()
         first_seq, self._logged_first = self._logged_first, 0
-        erased = self._erasures.take_logged()
+        erased = self._erasures.take_logged() if self._erasures.logged else []
         return LoggedRemovals(noted, first_seq, erased) if noted or first_seq or erased else None
 
     def take_overwrites(self) -> list[Overwrite]:
         """What the commit that begins overwrites."""
-        return self._erasures.take_overwrites()
+        erasures = self._erasures
+        return erasures.take_overwrites() if erasures.placed or erasures.copies else []
 
     def overwritten(self) -> None:
         """That is on disk."""

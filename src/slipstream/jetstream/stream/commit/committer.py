@@ -64,7 +64,6 @@ class Committer:
     """Drives a store's commits."""
 
     __slots__ = (
-        "_at_end",
         "_delayed_sync",
         "_erasures",
         "_intake",
@@ -111,7 +110,6 @@ class Committer:
         self._when_quiet: Callable[[], None] | None = None
         self._stopped = False
         self._more = False  # something changed after the commit in flight began
-        self._at_end = guarded(self._commit, self._broke)
         self._start = guarded(self._begin, self._broke)
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
 
@@ -135,7 +133,7 @@ class Committer:
         if not self.idle:
             self._more = True
         elif not self._stopped:
-            self._ports.call_soon(self._at_end)
+            self._ports.call_soon(self._commit)
             self.idle = False
 
     def hold_back(self) -> None:
@@ -198,7 +196,10 @@ class Committer:
     def _commit(self) -> None:
         """The end of the turn."""
         if self._ports.alone:
-            self._begin()
+            try:
+                self._begin()
+            except Exception as error:
+                self._broke(error)
         elif not self._stopped:
             self._ports.when_commits_run(self._start)
 
@@ -212,10 +213,10 @@ class Committer:
         sync = sync or (self._sync_always and (not unit_open or point.is_told))
         # The loop may wait a moment for the device for somebody who waits, if there is nobody else.
         alone = ports.alone
-        awaited = alone and point.is_awaited
         if (replication := self._replication) is None:
-            job = self._store.begin_commit(sync=sync, inline=not sync or awaited)
+            job = self._store.begin_commit(sync=sync, inline=not sync or (alone and point.is_awaited))
         else:
+            awaited = alone and point.is_awaited
             job = self._store.begin_commit(sync=True)  # others learn of it before it is written here
         point.begin(unit_open=unit_open)
         if job is None:

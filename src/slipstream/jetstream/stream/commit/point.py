@@ -272,9 +272,10 @@ class CommitPoint:
             return None
         if covered.removed is not None:
             self._tell_removed(covered.removed)
-        self._release(covered, None)
-        if flushes:
-            self._ports.flush()  # who waits for an ack need not wait for what others make of the message
+        if covered.acks or covered.effects:
+            self._release(covered, None)
+            if flushes:
+                self._ports.flush()  # who waits for an ack need not wait for what others make of the message
         if not self._stopped:  # somebody may have waited for the commit to delete the stream
             self._tell(done.last_seq)
         return None
