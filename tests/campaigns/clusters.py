@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 import support.cluster_history as histories
-from campaigns.runs import Figures
+from campaigns.figures import Figures
 from slipstream.links.routes.telling import InterestTelling
 from support.cluster_history import history_cluster, leaked_interest, make_history
 from support.clusters import HAS_NATS_SERVER

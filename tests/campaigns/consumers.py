@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from campaigns.consumer_deaths import ConsumerDeaths
-from campaigns.runs import Figures
+from campaigns.figures import Figures
 from slipstream.jetstream.consumer.journal import ConsumerJournal
 from support.consumer_machine import ConsumersMachine
 from support.servers import server_binary

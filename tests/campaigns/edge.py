@@ -17,7 +17,7 @@ import click
 import nats
 from nats.js.api import StreamConfig, StreamSource
 
-from campaigns.runs import Figures
+from campaigns.figures import Figures
 from support.domains import external, jetstream, stored
 from support.leaf_world import DEADLINE, LeafServer, LeafWorld
 from support.tcp_proxy import TcpProxy

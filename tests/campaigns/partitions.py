@@ -20,7 +20,7 @@ from pathlib import Path
 import click
 
 import support.cluster_history as histories
-from campaigns.runs import Figures
+from campaigns.figures import Figures
 from slipstream.links.leafs.interest import LeafInterest
 from slipstream.server import gateways, routes
 from slipstream.units import MILLISECOND_NS

@@ -37,8 +37,8 @@ from nats.js.api import KeyValueConfig, StoreCompression, StreamConfig
 from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 
+from campaigns.figures import Figures
 from campaigns.kv_history import PUT, READ, Event, History
-from campaigns.runs import Figures
 from support.network_namespaces import NetworkNamespaces
 from support.servers import server_binary
 

@@ -5,152 +5,10 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaigns.at_rest import damage
-from campaigns.deaths import SHORT_WINDOW_NS, Deaths, Outcome
-from campaigns.disk_errors import every_call, without_syncs
-
-
-@dataclass
-class Figures:
-    """What a campaign found. `broken` empty: every promise was kept."""
-
-    counts: dict[str, int | str]
-    broken: list[str] = field(default_factory=list)
-    control: str = ""
-    """What the same checks found where the promise is broken on purpose."""
-    control_found: bool = False
-
-
-@dataclass(frozen=True)
-class Campaign:
-    """One proof."""
-
-    title: str
-    promise: str
-    run: Callable[[int], Figures]
-    """Takes the number of cases."""
-    cases: int
-    """Of the long form."""
-
-
-DEATHS_OF_A_DIRECTORY = 100
-"""Then another one is begun: each start looks at all that was stored before."""
-
-
-def _deaths(cycles: int, *, power: bool) -> Figures:
-    found = Outcome()
-    while found.cycles < cycles and not found.broken:
-        most = min(cycles - found.cycles, DEATHS_OF_A_DIRECTORY)
-        with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-            found.add(Deaths(Path(directory), power=power, seed=cycles + found.cycles).run(most))
-    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-        control = Deaths(Path(directory), power=power, drops_syncs=True).run(1)
-    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-        forgetful = Deaths(Path(directory), power=power, window_ns=SHORT_WINDOW_NS).run(10)
-    return Figures(
-        {
-            "deaths": found.cycles,
-            "messages acknowledged": found.acked,
-            "sent again and recognised": found.sent_again,
-            "acknowledged and lost": len(found.lost),
-            "duplicates with a message id": len(found.duplicates),
-            "sequence regressions": len(found.regressions),
-            "wrong bytes": len(found.wrong),
-            "streams or configurations lost": len(found.streams_lost),
-            "starts refused": found.starts_refused,
-        },
-        found.broken,
-        f"a server whose syncs do nothing: {_loss(control)} after one death; "
-        f"one that forgets ids at once: {len(forgetful.duplicates)} duplicates",
-        bool(control.lost and control.streams_lost and forgetful.duplicates),
-    )
-
-
-def _loss(control: Outcome) -> str:
-    return f"{len(control.lost)} of {control.acked} acknowledged messages and {len(control.streams_lost)} streams lost"
-
-
-def kill(cycles: int) -> Figures:
-    """kill -9 under load."""
-    return _deaths(cycles, power=False)
-
-
-def power(cycles: int) -> Figures:
-    """Power cuts under load."""
-    return _deaths(cycles, power=True)
-
-
-def crash_states(states: int) -> Figures:
-    """Every call to the disk, and what a crash there could leave."""
-    from crash.test_crash_states import SCENARIOS, enumerate_states
-    from support.store_history import Broken
-
-    checked, seed, broken = 0, 0, []
-    while checked < states and not broken:
-        for scenario in SCENARIOS.values():
-            try:
-                checked += enumerate_states(scenario, images=12, seed=seed)
-            except Broken as error:
-                broken.append(f"{scenario.__name__}, seed {seed}: {error}")
-            if checked >= states:
-                break
-        seed += 1
-    noticed = 0
-    for name in ("appending", "rolling", "uniting", "configuring"):
-        try:
-            enumerate_states(SCENARIOS[name], images=2, seed=3, drops_syncs=True)
-        except Broken:
-            noticed += 1
-    return Figures(
-        {"states": checked, "scenarios": ", ".join(SCENARIOS), "violations": len(broken)},
-        broken,
-        f"a disk whose syncs do nothing: noticed in {noticed} of 4 scenarios",
-        noticed == 4,
-    )
-
-
-def at_rest(flips: int) -> Figures:
-    """Damage at rest; a quarter as many cuts and zeroed pages as flips."""
-    counts = {"flip": flips, "cut": flips // 4, "zero": flips // 4, "swap": flips // 8, "remove": flips // 20}
-    found = damage(counts, seed=flips)
-    control = damage({"flip": 300}, seed=1, report=False)
-    lost, most = found.lost, found.lost_most
-    return Figures(
-        {
-            "single-bit flips": found.cases["flip"],
-            "most messages lost to one flip": most["flip"],
-            "messages lost to all flips": lost["flip"],
-            "files cut short": found.cases["cut"],
-            "pages zeroed": found.cases["zero"],
-            "old pages put back": found.cases["swap"],
-            "files removed": found.cases["remove"],
-            "directories set aside": found.quarantined,
-            "violations (no start, wrong bytes, silent loss, other stream hit)": len(found.violations),
-        },
-        found.violations,
-        f"the same without looking at reports: {len(control.violations)} silent losses in 300 flips",
-        bool(control.violations),
-    )
-
-
-def disk_errors(rounds: int) -> Figures:
-    """EIO and ENOSPC at every call."""
-    found = every_call(rounds=rounds)
-    control = without_syncs(rounds=6)
-    return Figures(
-        {
-            "calls of a run": found.calls,
-            "runs, one for each call with EIO and with ENOSPC": found.runs,
-            "requests refused": found.refusals,
-            "violations (false acks, lost acks, other stream hit, no resumption)": len(found.violations),
-        },
-        found.violations,
-        f"a disk whose syncs do nothing: {len(control)} broken promises after a crash",
-        bool(control),
-    )
+from campaigns import store_runs
+from campaigns.figures import Campaign, Figures
 
 
 def model(steps: int) -> Figures:
@@ -259,6 +117,13 @@ def _misled(client: object, script: Callable[..., None], both_of: Callable[..., 
         world.request_all = honest
         both.clear()  # type: ignore[attr-defined]
     return noticed
+
+
+def trees(count: int) -> Figures:
+    """Random trees of operator mode."""
+    from campaigns.trees import trees
+
+    return trees(count)
 
 
 def consumer_model(steps: int) -> Figures:
@@ -484,31 +349,68 @@ CAMPAIGNS = {
     "kill": Campaign(
         "kill -9 under load",
         "Nothing acknowledged is lost, stored twice or renumbered when the process is killed at any moment.",
-        kill,
+        store_runs.kill,
         1_000,
     ),
     "power": Campaign(
         "Power cuts under load",
         "The same when every write that was not synced is forgotten, wholly or in part.",
-        power,
+        store_runs.power,
         300,
     ),
     "crash-states": Campaign(
         "Crash states",
         "Whatever a crash before any call to the disk can leave is opened as what was promised.",
-        crash_states,
+        store_runs.crash_states,
         60_000,
     ),
     "at-rest": Campaign(
         "Damage at rest",
         "The server starts, answers no wrong bytes, loses at most the record that was hit by a bit flip, and says so.",
-        at_rest,
+        store_runs.at_rest,
         10_000,
+    ),
+    "kill-encrypted": Campaign(
+        "kill -9 under load, encrypted",
+        "The same with encryption at rest; and no file, name or log tells anything of what was stored.",
+        store_runs.kill_encrypted,
+        300,
+    ),
+    "power-encrypted": Campaign(
+        "Power cuts under load, encrypted",
+        "The same with encryption at rest, also of what the disk forgot.",
+        store_runs.power_encrypted,
+        300,
+    ),
+    "crash-states-encrypted": Campaign(
+        "Crash states, encrypted",
+        "Whatever a crash before any call to the disk can leave of encrypted files is opened as what was promised.",
+        store_runs.crash_states_encrypted,
+        60_000,
+    ),
+    "at-rest-encrypted": Campaign(
+        "Damage to encrypted files",
+        "The server starts, answers no wrong bytes, loses at most the frame that was hit by a bit flip, and says so.",
+        store_runs.at_rest_encrypted,
+        10_000,
+    ),
+    "tampers": Campaign(
+        "Tampers with chained streams",
+        "Whoever changes the files of a tamper-evident stream is found, whatever he makes right again.",
+        store_runs.tampers,
+        1_000,
+    ),
+    "trees": Campaign(
+        "Trees of operator mode",
+        "Random trees of accounts, permissions, imports, activations and revocations: nats-server and ours let in"
+        " the same clients, refuse them the same, and carry the same messages; a deny holds for the concrete subject.",
+        trees,
+        2_000,
     ),
     "disk-errors": Campaign(
         "Errors of the disk at every call",
         "What fails is refused, never acknowledged; other streams notice nothing; service resumes by itself.",
-        disk_errors,
+        store_runs.disk_errors,
         40,
     ),
     "model": Campaign(

@@ -1,34 +1,29 @@
-"""Random trees of operator mode: the same clients get the same verdicts from nats-server and from ours."""
+"""Random trees of operator mode, in the same two servers: the same clients get the same verdicts from nats-server and
+ours, one by one (permissions, scopes, limits, times, revocations) and together (exports, activations, mappings, and
+tokens that change under them). The long form is the campaign `trees`."""
 
 from __future__ import annotations
 
 import pytest
 
-from support.random_trees import TreeMaker, outcome
+from support.random_trees import alone
 from support.servers import Both
+from support.shared_clients import agree
+from support.shared_trees import server_config
 
-TREES = 4
-
-
-def agree(both: Both, seed: int) -> int:
-    """How many clients of a tree came in, which both servers treat alike."""
-    tree = TreeMaker(seed).tree()
-    pair = both.fresh(tree.config)
-    came = 0
-    for login in tree.logins:
-        real, ours = (outcome(server, login, tree.script) for server in (pair.real, pair.ours))
-        assert ours.agrees(real), (seed, ours, real)
-        came += ours.came
-    pair.real.end()
-    pair.ours.end()
-    return came
+ALONE, TOGETHER = 12, 5
 
 
-def test_the_same_verdicts(both: Both) -> None:
-    assert sum(agree(both, seed) for seed in range(TREES)) > TREES
+@pytest.fixture
+def ports(both: Both) -> tuple[int, int]:
+    """Those of nats-server and ours; each tree has accounts of its own."""
+    pair = both(server_config("tokens"))
+    return pair.real.port, pair.ours.port
 
 
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_the_same_verdicts_for_many_trees(both: Both) -> None:
-    assert sum(agree(both, seed) for seed in range(1000, 3000)) > 2000
+def test_the_same_verdicts(ports: tuple[int, int]) -> None:
+    assert sum(alone(ports, seed) for seed in range(ALONE)) > ALONE
+
+
+def test_the_same_messages(ports: tuple[int, int]) -> None:
+    assert sum(agree(ports, seed).messages for seed in range(TOGETHER)) > 20 * TOGETHER

@@ -1,14 +1,12 @@
 """Whoever changes the files of a tamper-evident stream is found, whatever he makes right again.
 
-Short form: a hundred tampers. Long form (`-m long`): a thousand, which is the proof that is asked for.
+A hundred tampers; the campaign `tampers` has more.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-
-import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainHead
@@ -94,13 +92,6 @@ def test_every_tamper_is_found() -> None:
     assert sum(tamper(100, seed=1).values()) >= 100
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_a_thousand_tampers_are_found() -> None:
-    count = tamper(1_000, seed=2)
-    assert sum(count.values()) >= 1_000 and all(count[name] > 50 for name in TAMPERS)
-
-
 def test_most_are_found_without_anything_written_down() -> None:
     """A checkpoint is needed for what a chain by itself cannot know: that there was more."""
     rng = random.Random(3)
@@ -111,8 +102,8 @@ def test_most_are_found_without_anything_written_down() -> None:
     assert not found(half, None)
 
 
-def test_the_control_without_a_chain() -> None:
-    """The same change in a stream without a chain is served as if it had been published."""
+def unnoticed_without_chain() -> int:
+    """Of twenty changes to a stream without a chain, how many are served as if they had been published."""
     rng = random.Random(4)
     disk, _, _ = lived(rng, chained=False)
     before = {m.seq: m for m in _messages(reopen(disk.copy(), segment_bytes=8192))}
@@ -122,7 +113,11 @@ def test_the_control_without_a_chain() -> None:
         assert not check_directory(tampered, DIRECTORY).chained
         after = {m.seq: m for m in _messages(reopen(tampered, segment_bytes=8192))}
         changed += before != after
-    assert changed > 10
+    return changed
+
+
+def test_the_control_without_a_chain() -> None:
+    assert unnoticed_without_chain() > 10
 
 
 def _messages(store: FileStore) -> list[StoredMessage]:

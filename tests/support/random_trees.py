@@ -1,4 +1,4 @@
-"""Random trees of operator mode, and random clients of theirs: the same for both servers, by a seed."""
+"""Random trees of operator mode, and random clients of theirs, each alone: the same for both servers, by a seed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import re
 import time
 from dataclasses import dataclass
 
-from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims
+from support.jwt import ACCOUNT, USER, Key, account_claims, token, user_claims
 from support.keys import nonce_of, url_base64
 from support.normalise import Json
 from support.raw_client import RawClient
-from support.server_process import ServerProcess
+from support.shared_clients import Boss
+from support.shared_trees import OPERATOR_KEY
 
 WORDS = ("a", "b", "c")
 ACCOUNTS = ("A", "B", "C")
@@ -30,9 +31,9 @@ class Login:
 
 @dataclass(frozen=True)
 class RandomTree:
-    """A configuration, and who tries to come in."""
+    """Tokens of accounts, and who tries to come in."""
 
-    config: str
+    accounts: tuple[str, ...]
     logins: tuple[Login, ...]
     script: tuple[bytes, ...]
 
@@ -43,7 +44,6 @@ class TreeMaker:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._now = int(time.time())
-        self._operator, self._system = Key(OPERATOR, f"o{seed}"), Key(ACCOUNT, f"SYS{seed}")
         self._accounts = {name: Key(ACCOUNT, f"{name}{seed}") for name in ACCOUNTS}
         self._signers = {name: Key(ACCOUNT, f"signer of {name}{seed}") for name in ACCOUNTS}
         self._scopes = {name: Key(ACCOUNT, f"scope of {name}{seed}") for name in ACCOUNTS}
@@ -52,17 +52,14 @@ class TreeMaker:
         """Draw it."""
         chance = self._chance
         users = [Key(USER, f"u{number}{chance.random()}") for number in range(8)]
-        preload = {self._system: account_claims()}
-        preload |= {self._accounts[name]: self._account(name, users) for name in ACCOUNTS}
-        lines = "".join(f"  {key.public}: {token(self._operator, key, part)}\n" for key, part in preload.items())
-        root = token(self._operator, self._operator, {"system_account": self._system.public})
-        config = f"operator: {root}\nresolver: MEMORY\nresolver_preload {{\n{lines}}}\n"
+        claims = {self._accounts[name]: self._account(name, users) for name in ACCOUNTS}
+        accounts = tuple(token(OPERATOR_KEY, key, part) for key, part in claims.items())
         script = [b"SUB %b %d" % (self._subject(wild=True).encode(), at) for at in range(6)]
         # A group each: which of several members gets a message is chance.
         script += [b"SUB %b q%d %d" % (self._subject(wild=True).encode(), at, at) for at in range(6, 9)]
         script += [b"PUB %b 0\r\n" % self._subject(wild=False).encode() for _ in range(8)]
         script += [b"PUB a.b 9\r\n123456789", b"PUB a 40\r\n" + b"x" * 40]
-        return RandomTree(config, tuple(self._login(user) for user in users), tuple(script))
+        return RandomTree(accounts, tuple(self._login(user) for user in users), tuple(script))
 
     def _subject(self, *, wild: bool) -> str:
         tokens = [self._chance.choice(WORDS + (("*",) if wild else ())) for _ in range(self._chance.randint(1, 3))]
@@ -171,9 +168,9 @@ class Outcome:
         return all(line == other and set(got) <= set(theirs) for (line, got), (other, theirs) in pairs)
 
 
-def outcome(server: ServerProcess, login: Login, script: tuple[bytes, ...]) -> Outcome:
+def outcome(port: int, login: Login, script: tuple[bytes, ...]) -> Outcome:
     """Let a client log in and say its lines."""
-    with RawClient(server.port) as client:
+    with RawClient(port) as client:
         info = client.read_until(rb"\r\n")
         signature = url_base64(login.key.sign(nonce_of(info).encode()))
         said = {"verbose": False, "pedantic": False, "headers": True, "protocol": 1, "jwt": login.jwt, "sig": signature}
@@ -189,3 +186,21 @@ def outcome(server: ServerProcess, login: Login, script: tuple[bytes, ...]) -> O
             if closed:
                 break
         return found
+
+
+def alone(ports: tuple[int, int], seed: int, *, mixed: bool = False) -> int:
+    """How many clients of a tree came in, which both servers, nats-server and ours, treat alike.
+
+    Mixed, ours has the clients in another order: whoever compares must notice.
+    """
+    tree = TreeMaker(seed).tree()
+    for port in ports:
+        boss = Boss(port)
+        assert all(boss.push(text) for text in tree.accounts)
+        boss.wire.close()
+    came = 0
+    for theirs, mine in zip(tree.logins, tree.logins[::-1] if mixed else tree.logins, strict=True):
+        real, ours = outcome(ports[0], theirs, tree.script), outcome(ports[1], mine, tree.script)
+        assert ours.agrees(real), (seed, ours, real)
+        came += ours.came
+    return came

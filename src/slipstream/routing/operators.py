@@ -276,8 +276,11 @@ class OperatorMode:
             if 0 <= limit <= place:
                 self._hub.log("ERR", connection, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
                 connection.close(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
-            elif identity is not None and identity.token is not None:
-                self._renew(connection, identity, claimed.claims)
+            else:
+                # Mappings and traces may have come or gone with the token: what may be published is asked anew.
+                connection.refresh_fast_path()
+                if identity is not None and identity.token is not None:
+                    self._renew(connection, identity, claimed.claims)
 
     def _renew(self, connection: ClientConnection, identity: Identity, claims: AccountClaims) -> None:
         present = self.verifier.present(identity, claims)

@@ -168,11 +168,11 @@ def effect(server: ServerProcess, **claims: Json) -> dict[str, object]:
     kinds = {"plain": PLAIN, "bearer": BEARER, "signed": SIGNED, "restricted": RESTRICTED}
     members = {kind: Member(server, text) for kind, text in kinds.items()}
     for member in members.values():
-        member.sync(b"SUB a 2\r\n")
+        member.sync(b"SUB d 2\r\n" + pub("a") * 2)
     asker.push(account(app, 101, **claims))
     seen: dict[str, object] = {}
     for kind, member in members.items():
-        heard, closed = member.sync(b"SUB b 3\r\nUNSUB 3\r\n" + pub("b", b"x" * 20) + pub("c", b"y"))
+        heard, closed = member.sync(b"SUB b 3\r\nUNSUB 3\r\n" + pub("b", b"x" * 20) + pub("c", b"y") + pub("a"))
         told = [line for line in heard.split(b"\r\n") if line.startswith((b"-ERR", b"INFO", b"+OK"))]
         again = Member(server, kinds[kind])
         seen[kind] = (told, closed, again.refused)
@@ -189,6 +189,7 @@ EFFECTS: dict[str, dict[str, Json]] = {
     "all revoked": SIGNERS | {"revocations": {"*": LATER}},
     "revoked long ago": SIGNERS | {"revocations": {ann.public: 1_600_000_000, "*": 1_600_000_000}},
     "no bearer": SIGNERS | {"limits": UNLIMITED | {"disallow_bearer": True}},
+    "mapping": SIGNERS | {"mappings": {"a": [{"subject": "mapped", "weight": 100}]}},
     "payload": SIGNERS | {"limits": UNLIMITED | {"payload": 10}},
     "default permissions": SIGNERS | {"default_permissions": {"pub": {"deny": ["c"]}, "sub": {"deny": ["b"]}}},
 }

@@ -1,0 +1,184 @@
+"""Campaigns against one server's files: deaths, crash states, damage, errors of the disk; plain and encrypted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from campaigns.at_rest import damage, prepared
+from campaigns.deaths import SHORT_WINDOW_NS, Deaths, Outcome, readable
+from campaigns.disk_errors import every_call, without_syncs
+from campaigns.figures import Figures
+from support.sealing import sealed_stores
+
+DEATHS_OF_A_DIRECTORY = 100
+"""Then another one is begun: each start looks at all that was stored before."""
+
+
+def _deaths(cycles: int, *, power: bool, encrypted: bool = False) -> Figures:
+    found = Outcome()
+    while found.cycles < cycles and not found.broken:
+        most = min(cycles - found.cycles, DEATHS_OF_A_DIRECTORY)
+        with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+            seed = cycles + found.cycles
+            found.add(Deaths(Path(directory), power=power, encrypted=encrypted, seed=seed).run(most))
+    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+        control = Deaths(Path(directory), power=power, drops_syncs=True).run(1)
+    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+        forgetful = Deaths(Path(directory), power=power, window_ns=SHORT_WINDOW_NS).run(10)
+        told = readable(Path(directory))
+    secret = {"files in which a message, a name or a key can be read": len(found.readable)} if encrypted else {}
+    return Figures(
+        {
+            "deaths": found.cycles,
+            "messages acknowledged": found.acked,
+            "sent again and recognised": found.sent_again,
+            "acknowledged and lost": len(found.lost),
+            "duplicates with a message id": len(found.duplicates),
+            "sequence regressions": len(found.regressions),
+            "wrong bytes": len(found.wrong),
+            "streams or configurations lost": len(found.streams_lost),
+            "starts refused": found.starts_refused,
+            **secret,
+        },
+        found.broken,
+        f"a server whose syncs do nothing: {_loss(control)} after one death; "
+        f"one that forgets ids at once: {len(forgetful.duplicates)} duplicates"
+        + (f"; without a key {len(told)} files can be read" if encrypted else ""),
+        bool(control.lost and control.streams_lost and forgetful.duplicates and told),
+    )
+
+
+def _loss(control: Outcome) -> str:
+    return f"{len(control.lost)} of {control.acked} acknowledged messages and {len(control.streams_lost)} streams lost"
+
+
+def kill(cycles: int) -> Figures:
+    """kill -9 under load."""
+    return _deaths(cycles, power=False)
+
+
+def power(cycles: int) -> Figures:
+    """Power cuts under load."""
+    return _deaths(cycles, power=True)
+
+
+def kill_encrypted(cycles: int) -> Figures:
+    """kill -9 with encryption at rest."""
+    return _deaths(cycles, power=False, encrypted=True)
+
+
+def power_encrypted(cycles: int) -> Figures:
+    """Power cuts with encryption at rest."""
+    return _deaths(cycles, power=True, encrypted=True)
+
+
+def crash_states(states: int) -> Figures:
+    """Every call to the disk, and what a crash there could leave."""
+    from crash.test_crash_states import SCENARIOS, enumerate_states
+    from support.store_history import Broken
+
+    checked, seed, broken = 0, 0, []
+    while checked < states and not broken:
+        for scenario in SCENARIOS.values():
+            try:
+                checked += enumerate_states(scenario, images=12, seed=seed)
+            except Broken as error:
+                broken.append(f"{scenario.__name__}, seed {seed}: {error}")
+            if checked >= states:
+                break
+        seed += 1
+    noticed = 0
+    for name in ("appending", "rolling", "uniting", "configuring"):
+        try:
+            enumerate_states(SCENARIOS[name], images=2, seed=3, drops_syncs=True)
+        except Broken:
+            noticed += 1
+    return Figures(
+        {"states": checked, "scenarios": ", ".join(SCENARIOS), "violations": len(broken)},
+        broken,
+        f"a disk whose syncs do nothing: noticed in {noticed} of 4 scenarios",
+        noticed == 4,
+    )
+
+
+def crash_states_encrypted(states: int) -> Figures:
+    """The same of encrypted stores."""
+    with sealed_stores():
+        return crash_states(states)
+
+
+def at_rest(flips: int) -> Figures:
+    """Damage at rest; a quarter as many cuts and zeroed pages as flips."""
+    counts = {"flip": flips, "cut": flips // 4, "zero": flips // 4, "swap": flips // 8, "remove": flips // 20}
+    found = damage(counts, seed=flips)
+    control = damage({"flip": 300}, seed=1, report=False)
+    lost, most = found.lost, found.lost_most
+    return Figures(
+        {
+            "single-bit flips": found.cases["flip"],
+            "most messages lost to one flip": most["flip"],
+            "messages lost to all flips": lost["flip"],
+            "files cut short": found.cases["cut"],
+            "pages zeroed": found.cases["zero"],
+            "old pages put back": found.cases["swap"],
+            "files removed": found.cases["remove"],
+            "directories set aside": found.quarantined,
+            "violations (no start, wrong bytes, silent loss, other stream hit)": len(found.violations),
+        },
+        found.violations,
+        f"the same without looking at reports: {len(control.violations)} silent losses in 300 flips",
+        bool(control.violations),
+    )
+
+
+def at_rest_encrypted(flips: int) -> Figures:
+    """Damage to encrypted files; and what can be read in those that nobody has hit."""
+    with sealed_stores():
+        figures = at_rest(flips)
+        images = prepared()[:2]
+    told = [path for image in images for path in image.paths() if b"message" in image.content(path)]
+    figures.counts["files in which a message can be read"] = len(told)
+    figures.broken += [f"{path} can be read" for path in told]
+    return figures
+
+
+def tampers(count: int) -> Figures:
+    """Changes to the files of chained streams by somebody who makes checksums right again."""
+    from crash.test_tampering import tamper, unnoticed_without_chain
+    from support.tampering import TAMPERS
+
+    try:
+        found, broken = tamper(count, seed=2), []
+    except AssertionError as error:
+        found, broken = Counter[str](), [str(error)[:500]]
+    served = unnoticed_without_chain()
+    return Figures(
+        {
+            "tampers": found.total(),
+            "kinds": len(TAMPERS) + 1,
+            "fewest of one kind": min(found.values(), default=0),
+            "not found": len(broken),
+        },
+        broken,
+        f"a stream without a chain: {served} of 20 changes are served as if they had been published",
+        served > 10,
+    )
+
+
+def disk_errors(rounds: int) -> Figures:
+    """EIO and ENOSPC at every call."""
+    found = every_call(rounds=rounds)
+    control = without_syncs(rounds=6)
+    return Figures(
+        {
+            "calls of a run": found.calls,
+            "runs, one for each call with EIO and with ENOSPC": found.runs,
+            "requests refused": found.refusals,
+            "violations (false acks, lost acks, other stream hit, no resumption)": len(found.violations),
+        },
+        found.violations,
+        f"a disk whose syncs do nothing: {len(control)} broken promises after a crash",
+        bool(control),
+    )

@@ -1,0 +1,60 @@
+"""Random trees of operator mode at two servers, nats-server and ours: clients one by one, and together."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from campaigns.figures import Figures
+from support.random_trees import alone
+from support.server_process import ServerProcess
+from support.servers import server_binary
+from support.shared_clients import Agreed, agree
+from support.shared_trees import server_config
+
+SEEDS_FROM = 1_000
+MIXED = 20
+
+
+def trees(count: int) -> Figures:
+    """So many trees of clients that come one by one, and as many whose clients are there together."""
+    broken: list[str] = []
+    came = noticed = 0
+    found = Agreed(0, 0, 0, 0)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trees-")))
+        ports = (_port(stack, "real", directory), _port(stack, "ours", directory))
+        for seed in range(SEEDS_FROM, SEEDS_FROM + count):
+            try:
+                came += alone(ports, seed)
+                found = Agreed(*(one + more for one, more in zip(found, agree(ports, seed), strict=True)))
+            except (AssertionError, OSError) as error:
+                broken.append(f"seed {seed}: {error!r}"[:500])
+                if len(broken) > 10:
+                    break
+        for seed in range(MIXED):
+            try:
+                alone(ports, seed, mixed=True)
+            except AssertionError:
+                noticed += 1
+    return Figures(
+        {
+            "trees of each kind": count,
+            "clients let in": came + found.logins,
+            "tokens of accounts judged": found.pushed,
+            "messages that came alike": found.messages,
+            "messages that only nats-server sends, against a deny or beyond an allow": found.withheld,
+            "differences": len(broken),
+        },
+        broken,
+        f"clients of ours in another order: noticed in {noticed} of {MIXED} trees",
+        noticed > MIXED // 2,
+    )
+
+
+def _port(stack: ExitStack, kind: str, directory: Path) -> int:
+    (directory / kind).mkdir()
+    server = ServerProcess(server_binary(kind), directory / kind, config=server_config("tokens"))
+    server.start_timeout_s = 60.0
+    return stack.enter_context(server).port
