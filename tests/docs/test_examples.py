@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-ELSEWHERE = {"demo.py", "demo_cluster.py", "spark_pipeline.py"}
+ELSEWHERE = {"demo.py", "demo_cluster.py", "spark_pipeline.py", "spark_state.py"}
 
 
 @pytest.mark.timeout(180)

@@ -32,3 +32,9 @@ def test_the_pipeline(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(SparkSession, "stop", lambda session: session is spark)  # others go on with it
     runpy.run_path(str(DOCUMENTS.parent / "examples" / "spark_pipeline.py"))["main"]()
     assert "of 10000 orders" in capsys.readouterr().out
+
+
+def test_state_by_key(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(SparkSession, "stop", lambda session: session is spark)
+    runpy.run_path(str(DOCUMENTS.parent / "examples" / "spark_state.py"))["main"]()
+    assert "alarms, each once" in capsys.readouterr().out

@@ -54,7 +54,7 @@ def job_flags(command: _F) -> _F:
     """Add `--master` and `--json`; a command takes them as `master` and `as_json`."""
     for decorate in (
         click.option("--json", "-j", "as_json", is_flag=True, help="Print the summary as JSON."),
-        click.option("--master", default=None, metavar="URL", help="Spark master; local[*] by default."),
+        click.option("--master", default=None, metavar="URL", help="Spark master, or sc://HOST; local[*] by default."),
     ):
         command = decorate(command)
     return command
@@ -92,6 +92,7 @@ def run_job(session: Session, job: str, master: str | None, as_json: bool, *args
 def _run(job: str, master: str | None, *args: Any, log: str, **options: Any) -> Report:
     from slipstream.spark import jobs
     from slipstream.spark import session as spark_session
+    from slipstream.spark.runtime.remote import remote_url
 
     shared = _active_session()
     if shared is None and not logging.getLogger().handlers:
@@ -99,9 +100,8 @@ def _run(job: str, master: str | None, *args: Any, log: str, **options: Any) -> 
     if shared is None:
         options["say"]("starting Spark")
     # What goes wrong in a task comes to the driver, which tells it: Spark's log would tell it a second time.
-    spark = shared or spark_session(
-        "batch", master=master, app_name=f"slipstream {job}", config={"spark.log.level": log}
-    )
+    config = {} if remote_url(master) else {"spark.log.level": log}  # a client of Spark Connect has no log of Java's
+    spark = shared or spark_session("batch", master=master, app_name=f"slipstream {job}", config=config)
     if shared is None:
         # pyspark's handler sends Java a command while another one is under way, which fails. Spark is stopped below.
         signal.signal(signal.SIGINT, signal.default_int_handler)

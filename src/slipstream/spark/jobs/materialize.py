@@ -29,6 +29,7 @@ from slipstream.spark.jobs.ranges import (
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, at_once
 from slipstream.spark.lake.places import is_object_store, place_at
+from slipstream.spark.runtime.remote import is_remote
 from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
@@ -207,7 +208,8 @@ def _staging(frame: DataFrame, location: str) -> Path:
     if not is_object_store(location):
         place = Path(location)
         return place.parent / f".{place.name}.{uuid.uuid4().hex}"
-    if not (frame.sparkSession.conf.get("spark.master") or "local").startswith("local"):
+    spark = frame.sparkSession
+    if is_remote(spark) or not (spark.conf.get("spark.master") or "local").startswith("local"):
         raise JobError("a table in an object store is made by a session on this machine: local[*]")
     return Path(tempfile.gettempdir()) / f"slipstream-{uuid.uuid4().hex}"
 
@@ -220,6 +222,8 @@ def _replace_table(frame: DataFrame, location: str, bucket: str, revision: int) 
     staged = _staging(frame, location)
     try:
         frame.write.parquet(str(staged))
+        if not staged.exists():
+            raise JobError(f"Spark wrote {staged} on a machine of its own; use a place that it and this machine share")
         files: Any = dataset.dataset(str(staged), format="parquet")
         rows = int(files.count_rows())
         write_deltalake(

@@ -4,23 +4,29 @@
 
 Rows never cross to the Java side: a worker reads columns from the server or from a file, and writes columns to a file
 or to the server. Spark gives parallelism, retries and whatever cluster the session runs on. Where Spark has to put
-partial results together, `partial.py` makes a frame of them.
+partial results together, `partial.py` makes a frame of them; a client of Spark Connect, which knows frames only, gets
+its results as one, too.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slipstream.spark.runtime.errors import SparkSideError
+from slipstream.spark.runtime.remote import is_remote
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 __all__ = ["JobError", "Result", "at_once", "run_tasks", "waves"]
 
 Item = TypeVar("Item")
 Result = dict[str, Any]
+_CORES_MAX = 4096
 
 
 class JobError(SparkSideError):
@@ -42,6 +48,8 @@ def run_tasks(spark: SparkSession | None, items: Sequence[Item], work: Callable[
         return [work(item) for item in items]
     if not items:
         return []
+    if is_remote(spark):
+        return _run_remotely(spark, items, work)
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PythonException
 
@@ -62,9 +70,45 @@ def _settled(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
     return settled
 
 
+@dataclass(frozen=True)
+class _Numbered:
+    number: int
+    item: Any
+    work: Callable[[Any], Result]
+
+
+def _run_remotely(spark: SparkSession, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+    from pyspark.errors import PySparkException
+
+    from slipstream.spark.jobs.partial import partial_frame
+
+    numbered = [_Numbered(number, item, work) for number, item in enumerate(items)]
+    try:
+        rows = partial_frame(spark, numbered, _pickled, "number long, result binary").collect()
+    except PySparkException as error:
+        raise JobError(f"a task failed: {_reason(str(error))}") from error
+    # From our own function in Spark's workers, as with RDDs.
+    return [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: int(row["number"]))]
+
+
+def _pickled(one: _Numbered) -> Iterator[pa.RecordBatch]:
+    """In a worker: a result as a row."""
+    import pyarrow as pa
+
+    packed = pickle.dumps(one.work(one.item))
+    schema = pa.schema([("number", pa.int64()), ("result", pa.binary())])
+    yield pa.RecordBatch.from_pylist([{"number": one.number, "result": packed}], schema=schema)
+
+
 def at_once(spark: SparkSession) -> int:
     """How many tasks the session's machines work on at a time."""
-    return max(spark.sparkContext.defaultParallelism, 1)
+    if not is_remote(spark):
+        return max(spark.sparkContext.defaultParallelism, 1)
+    from pyspark.sql import functions as F
+
+    # A client is not told, but Spark cuts ranges into so many pieces.
+    last = spark.range(_CORES_MAX).select(F.spark_partition_id().alias("piece")).agg(F.max("piece")).first()
+    return 1 if last is None else int(last[0]) + 1
 
 
 def waves(spark: SparkSession, items: Sequence[Item], per_core: int = 4) -> Iterator[Sequence[Item]]:

@@ -2,6 +2,7 @@
 
     spark = slipstream.spark.session()                     # local, all cores
     spark = slipstream.spark.session("test")               # quick to start, slow at steady work
+    spark = slipstream.spark.session(master="sc://host")   # a client of Spark Connect
     slipstream.spark.configure(SparkSession.builder).getOrCreate()   # your own session, our settings
 
 Settings are chosen by measurements (docs/internals/spark.md). Anything in `config` wins over them.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from slipstream.spark.runtime import jvm
 from slipstream.spark.runtime.errors import SetupError
 from slipstream.spark.runtime.pieces import TASKS_VARIABLE, local_tasks
+from slipstream.spark.runtime.remote import remote_session, remote_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,28 +56,36 @@ def session(
 
     Args:
         profile: `test` starts fastest; `batch` is for throughput; `stream` for micro-batches.
-        master: `local[*]` by default, or what Spark takes, for example `spark://host:7077`.
+        master: `local[*]` by default, or what Spark takes, for example `spark://host:7077`; `sc://host:15002` is a
+            server of Spark Connect.
         app_name: shown by Spark.
         config: further Spark settings; they win.
         heap: size of the driver's Java heap, for example `4g`.
         archive: a class-data archive made by `prepare`; by default the one in the cache, if it was made.
 
     Raises:
-        SetupError: Java or pyspark is missing or too old; the text says what to install.
+        SetupError: Java or pyspark is missing or too old; the text says what to install. Or a server of Spark Connect
+            does not answer, or cannot do what is asked.
     """
     _check_profile(profile)
     check_spark()
-    from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession
 
+    asked = {key: _text(value) for key, value in (config or {}).items()}
     running = SparkSession.getActiveSession() or _running_session()
     if running is not None:
         java: Any = getattr(running, "_jvm", None)  # Spark Connect has none
         if java is not None:
             java.SparkSession.setActiveSession(running._jsparkSession)
         return running
+    if (url := remote_url(master)) is not None:
+        if heap is not None or archive is not None:
+            raise SetupError("heap and archive are for a Java machine of our own; a Spark Connect server has its own")
+        return remote_session(url, app_name, settings(profile, url), asked)
+    from pyspark.core.context import SparkContext
+
     master = master or os.environ.get("SPARK_MASTER") or ("local[2]" if profile == "test" else "local[*]")
-    all_settings = settings(profile, master) | {key: _text(value) for key, value in (config or {}).items()}
+    all_settings = settings(profile, master) | asked
     _set_environment(master)
     if SparkContext._gateway is None:
         java = jvm.find_java()
