@@ -49,6 +49,7 @@ class Faults:
     lost: int = 0
     slow: int = 0
     seed: int = 1
+    careless: bool = False  # conditions of writes are ignored, as by simple imitations of S3
     only: tuple[str, ...] = ("PUT", "POST", "GET", "HEAD", "DELETE")
 
 
@@ -212,6 +213,8 @@ class FaultyS3:
         if "x-amz-copy-source" in headers:
             data = self.objects[unquote(headers["x-amz-copy-source"]).removeprefix(f"/{BUCKET}/")].data
         known = self.objects.get(name)
+        if self.faults.careless:
+            headers = {}
         if headers.get("if-none-match") == "*" and known is not None:
             return _error(412, "PreconditionFailed")
         if "if-match" in headers and (known is None or known.tag != headers["if-match"]):

@@ -101,6 +101,15 @@ def test_a_name_is_taken_once(place: Place) -> None:
     assert place.read("name") == b"%d" % winner
 
 
+def test_no_table_is_made_in_a_store_that_ignores_conditions(s3: FaultyS3, name: str) -> None:
+    s3.break_with(careless=True)
+    with pytest.raises(LakeError, match="ignores conditions of writes"):
+        open_delta(f"s3://{BUCKET}/{name}", "ORDERS", "identity")
+    assert not [one for one in s3.objects if one.startswith(name)]
+    s3.break_with()
+    assert open_delta(f"s3://{BUCKET}/{name}", "ORDERS", "identity").position() == 0
+
+
 def test_a_file_is_there_when_it_is_whole(place: Place) -> None:
     def dies(file: Any) -> bool:
         file.write(b"half")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
@@ -45,6 +46,24 @@ class ObjectPlace:
             self._store: Any = from_url(location)
         except (BaseError, ValueError) as error:
             raise LakeError(f"{location} cannot be used: {error}") from error
+
+    def prove(self) -> None:
+        """Look whether a name can be taken only once here.
+
+        Raises:
+            LakeError: it is not so: of two writers both would believe that they made a version.
+        """
+        name = f"_probe/{uuid.uuid4().hex}"
+        self.create(name, b"first")
+        try:
+            self.create(name, b"second")
+        except FileExistsError:
+            return
+        finally:
+            self.remove(name)
+        raise LakeError(
+            f"{self._location}: this store ignores conditions of writes (If-None-Match), and no table is safe without"
+        )
 
     def list(self, folder: str = "") -> list[Entry]:
         with self._translated(folder):

@@ -42,6 +42,10 @@ def create_lake(location: str, facts: Archived, kind: str = "delta") -> Lake:
         raise LakeError(f"there is no format {kind!r}; there are {', '.join(FORMATS)}")
     if not _is_free(location):
         raise LakeError(f"{location} is there already and is no table of ours")
+    if is_object_store(location):
+        from slipstream.spark.lake.object_place import ObjectPlace
+
+        ObjectPlace(location).prove()
     if kind == "parquet":
         return PlainLake.create(location, facts)
     from slipstream.spark.lake.delta import DeltaLake
