@@ -56,8 +56,8 @@ def _problems(options: LakeOptions) -> list[str]:
         found.append("catalog, namespace and partition of lake are for the format iceberg")
     if options.dead_letters and not options.columns:
         found.append("dead_letters of lake go with columns")
-    if options.columns and (options.format != "iceberg" or len(options.streams) != 1 or "*" in options.streams[0]):
-        found.append("columns of lake go with the format iceberg and one stream")
+    if options.columns and (len(options.streams) != 1 or "*" in options.streams[0]):
+        found.append("columns of lake go with one stream")
     ways = (bool(options.user), bool(options.token), bool(options.credentials), bool(options.nkey_file))
     if sum(ways) > 1:
         found.append("lake logs in with one of user, token, credentials and nkey_file")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.spark.lake import (
     Archived,
+    Lake,
     LakeConflict,
     LakeError,
     NoLake,
@@ -19,7 +20,7 @@ from slipstream.spark.lake import (
     working,
 )
 from slipstream.spark.lake.compaction import neighbours, put_in_place, rewritten
-from slipstream.spark.lake.files import COLUMNS, read_file, write_file
+from slipstream.spark.lake.files import COLUMNS, SCHEMA, read_file, write_file
 from slipstream.spark.lake.places import joined
 from slipstream.spark.lake.vacuum import make_version
 from slipstream.spark.lake.work import job_of, settle_leases
@@ -33,13 +34,19 @@ _ATTEMPTS: Final = 20  # each is a version that somebody else made
 _CODEC: Final = "zstd"
 
 
-def open_delta(location: str, stream: str, identity: str | None) -> DeltaStreamTable:
+def open_delta(location: str, stream: str, identity: str | None, columns: pa.Schema | None = None) -> DeltaStreamTable:
     """The table of a stream below a directory, made if it is not there and `identity` says for whom.
 
+    It gets the columns of payloads that it lacks.
+
     Raises:
-        LakeError: it is of another stream, or the place is taken by something else.
+        LakeError: it is of another stream, the place is taken by something else, or the columns do not fit.
     """
     place = joined(location, stream)
+    if columns is not None:
+        from slipstream.spark.lake.delta import delta_schema
+
+        delta_schema(columns)  # before anything is made
     try:
         lake = open_lake(place)
     except NoLake:
@@ -51,15 +58,26 @@ def open_delta(location: str, stream: str, identity: str | None) -> DeltaStreamT
             f"the table at {place} is of an earlier stream {stream}, which was deleted and made anew; move it away, or "
             "name another place"
         )
-    return DeltaStreamTable(place)
+    if identity is not None and columns is not None:
+        _add_columns(lake, columns)
+    return DeltaStreamTable(place, columns)
+
+
+def _add_columns(lake: Lake, columns: pa.Schema) -> None:
+    from slipstream.spark.lake.delta import DeltaLake
+
+    if not isinstance(lake, DeltaLake):
+        raise LakeError(f"{lake.location} is a table of plain Parquet files, which has no columns of payloads")
+    lake.add_columns(columns)
 
 
 class DeltaStreamTable:
     """See `LakeTable`."""
 
-    def __init__(self, place: str) -> None:
-        """Open it."""
+    def __init__(self, place: str, columns: pa.Schema | None = None) -> None:
+        """Open it; `columns` are those of payloads that rows come with."""
         self.place = place
+        self._columns = columns
         self._lake = open_lake(place)
         self._known = self._lake.facts
 
@@ -81,7 +99,7 @@ class DeltaStreamTable:
     def append(self, batches: Iterator[pa.RecordBatch], after: int, upto: int) -> int | None:
         lake, known = self._lake, self._known
         with working(lake, "lake run") as work:
-            file = write_file(self.place, batches, job=work.job, codec=_CODEC)
+            file = write_file(self.place, self._fitting(batches), job=work.job, codec=_CODEC, schema=self._schema())
             for _ in range(_ATTEMPTS):
                 now = lake.facts
                 if now.archived_upto != after or now.erasures != known.erasures:
@@ -92,6 +110,27 @@ class DeltaStreamTable:
                 except LakeConflict:
                     lake.reload()
         raise LakeError(f"{self.place} is changed all the time by somebody else; try again later")
+
+    def _schema(self) -> pa.Schema:
+        """Of rows as they are written: types of payloads are those that the table has for them."""
+        import pyarrow as pa
+
+        from slipstream.spark.lake.delta import DeltaLake
+
+        if self._columns is None or not isinstance(self._lake, DeltaLake):
+            return SCHEMA
+        typed = self._lake.typed
+        return pa.schema([*SCHEMA, *(typed.field(name) for name in self._columns.names)])
+
+    def _fitting(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        if self._columns is None:
+            yield from batches
+            return
+        schema = self._schema()
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([batch.column(one.name).cast(one.type) for one in schema], schema=schema)
 
     def compact(self, file_bytes: int, files: int) -> int:
         lake = self._lake

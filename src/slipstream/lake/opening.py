@@ -48,8 +48,8 @@ class TablePlan:
             raise LakeError("a catalogue, a namespace and partitions are for the format iceberg")
         if self.dead_letters and not self.columns:
             raise LakeError("dead letters go with columns")
-        if self.columns and (self.format != "iceberg" or len(streams) != 1 or "*" in streams[0]):
-            raise LakeError("columns go with the format iceberg and one stream")
+        if self.columns and (len(streams) != 1 or "*" in streams[0]):
+            raise LakeError("columns go with one stream")
 
     def opener(self, columns: pa.Schema | None = None) -> OpenTable:
         """What opens the table of a stream; new ones have these columns of payloads.
@@ -65,7 +65,7 @@ class TablePlan:
         if self.format == "delta":
             from slipstream.lake.delta_table import open_delta
 
-            return lambda stream, identity: open_delta(self.location, stream, identity)
+            return lambda stream, identity: open_delta(self.location, stream, identity, columns)
         from slipstream.lake.iceberg_table import IcebergCatalogue
 
         return IcebergCatalogue(self.location, self.catalog, self.namespace, tuple(self.partition), columns).open

@@ -65,7 +65,7 @@ def test_a_stream_that_fails_is_told_and_ends_with_status_1(cli: Cli, streams: S
         (("run", "x", "--partition", "day"), 2, "are for the format iceberg"),
         (("run", "x", "--catalog", "uri=x"), 2, "are for the format iceberg"),
         (("run", "x", "--format", "iceberg", "--catalog", "token=x"), 1, "token is a secret"),
-        (("run", "x", "--columns", "id bigint"), 2, "columns go with the format iceberg and one stream"),
+        (("run", "x", "--columns", "id bigint"), 2, "columns go with one stream"),
         (("run", "x", "--dead-letters", "a"), 2, "dead letters go with columns"),
         (("run", "x", "--format", "iceberg", "--streams", "A", "--columns", "id"), 1, "is no column such as"),
         (("run", "s3://bucket/x", "--format", "iceberg"), 1, "name the catalogue"),

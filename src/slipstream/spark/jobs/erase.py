@@ -201,7 +201,7 @@ def _rewrite_without(item: _RewriteWithout) -> Result:
 def _without(item: _RewriteWithout) -> Result:
     import pyarrow.compute as pc
 
-    from slipstream.spark.lake.files import COLUMNS, matching, read_file, write_file
+    from slipstream.spark.lake.files import matching, read_file, read_rows, schema_of, write_file
 
     found = 0
     for batch in read_file(item.path, ["subject"]):
@@ -209,11 +209,13 @@ def _without(item: _RewriteWithout) -> Result:
     if not found:
         return {"erased": 0, "file": None}
 
+    schema = schema_of([item.path])
+
     def kept() -> Iterator[pa.RecordBatch]:
-        for batch in read_file(item.path, COLUMNS):
+        for batch in read_rows(item.path, schema):
             yield batch.filter(pc.invert(matching(batch.column("subject"), item.wish.subjects)))
 
-    written = write_file(item.directory, kept(), job=item.job)
+    written = write_file(item.directory, kept(), job=item.job, schema=schema)
     return {"erased": found, "file": None if written is None else written.as_json()}
 
 

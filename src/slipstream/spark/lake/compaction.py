@@ -36,14 +36,15 @@ def rewritten(directory: str, paths: Sequence[str], rows: int, *, codec: str, jo
     Raises:
         LakeError: they have not as many rows as their table says.
     """
-    from slipstream.spark.lake.files import COLUMNS, read_file, write_file
+    from slipstream.spark.lake.files import read_rows, schema_of, write_file
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches(schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for path in paths:
-            yield from read_file(path, COLUMNS)
+            yield from read_rows(path, schema)
 
     try:
-        file = write_file(directory, batches(), job=job, codec=codec)
+        schema = schema_of(paths)
+        file = write_file(directory, batches(schema), job=job, codec=codec, schema=schema)
     except FileNotFoundError:
         return None
     if file is None or file.rows != rows:

@@ -11,14 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, NoLake
 from slipstream.spark.lake.files import SCHEMA
 
-__all__ = ["DeltaLake"]
+__all__ = ["DeltaLake", "delta_schema"]
 
 _T = TypeVar("_T")
 
@@ -80,7 +82,7 @@ class DeltaLake(Lake):
         if described is None:
             raise LakeError(f"the table at {self.location} was not made by an archive of a stream")
         names = [field.name for field in table.schema().fields]
-        if names != SCHEMA.names:
+        if names[: len(SCHEMA)] != SCHEMA.names:
             columns = ", ".join(names)
             raise LakeError(
                 f"the table at {self.location} was an archive and was replaced: it has the columns {columns}"
@@ -93,6 +95,40 @@ class DeltaLake(Lake):
     @property
     def facts(self) -> Archived:
         return self._facts
+
+    @property
+    def typed(self) -> pa.Schema:
+        """Columns of payloads, which it has behind those of messages."""
+        return pa.schema(list(pa.schema(self._table.schema().to_arrow()))[len(SCHEMA) :])
+
+    def add_columns(self, columns: pa.Schema) -> None:
+        """Have columns of payloads; those that are there stay as they are.
+
+        Raises:
+            LakeError: one is there with another type, or cannot be one of a Delta table.
+        """
+        for _ in range(_RELOADS):
+            known = {field.name: field for field in self.typed}
+            wanted = delta_schema(columns)
+            for one in wanted:
+                if one.name in known and known[one.name].type != one.type:
+                    raise LakeError(
+                        f"column {one.name} of {self.location} is {known[one.name].type}, and types of a Delta table "
+                        f"stay: {one.type} needs another name, or another table"
+                    )
+            missing = [one for one in DeltaSchema.from_arrow(wanted).fields if one.name not in known]
+            if not missing:
+                return
+            try:
+                self._table.alter.add_columns(missing)
+            except DeltaError:  # somebody else made a version, or has added them
+                before = self.version
+                self.reload()
+                if self.version == before:
+                    raise
+            else:
+                self.reload()
+        raise LakeError(f"{self.location} is changed all the time by somebody else; try again later")
 
     @property
     def version(self) -> int:
@@ -189,9 +225,22 @@ class DeltaLake(Lake):
             return None
 
 
-def _files(table: DeltaTable) -> list[LakeFile]:
-    import pyarrow as pa
+def delta_schema(columns: pa.Schema) -> pa.Schema:
+    """Columns with the types that a Delta table gives them.
 
+    Raises:
+        LakeError: there is no such type.
+    """
+    fields = []
+    for one in columns:
+        try:
+            fields += list(pa.schema(DeltaSchema.from_arrow(pa.schema([one])).to_arrow()))
+        except Exception as error:  # what the library says of a type it does not know is its own
+            raise LakeError(f"column {one.name}: a Delta table has no type for {one.type}") from error
+    return pa.schema(fields)
+
+
+def _files(table: DeltaTable) -> list[LakeFile]:
     rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return sorted((_file(row) for row in rows), key=lambda file: file.first_seq)
 

@@ -1,7 +1,8 @@
 """Parquet files of a lake table: written whole or not at all, read back as record batches.
 
 Columns are those of the source, plus what makes a copy exact: nanoseconds, and headers byte by byte. Sequences and
-times grow, so they take next to no space; subjects are kept once each.
+times grow, so they take next to no space; subjects are kept once each. Behind them may be columns of payloads, which a
+table gets when it is written with them: files from before lack those.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from slipstream.bulk.arrow import HEADERS_TYPE
 from slipstream.spark.lake.base import LakeFile, Wish
 from slipstream.spark.lake.places import is_object_store, place_at, split_path
 
-__all__ = ["COLUMNS", "SCHEMA", "filtered", "read_file", "write_file"]
+__all__ = ["COLUMNS", "SCHEMA", "filtered", "read_file", "read_rows", "schema_of", "write_file"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -40,35 +41,39 @@ _WRITE_BATCH_ROWS: Final = 16 * 1024  # values of a column that are encoded in o
 _ENCODINGS: Final = {"seq": "DELTA_BINARY_PACKED", "ts": "DELTA_BINARY_PACKED", "ts_ns": "DELTA_BINARY_PACKED"}
 
 
-def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, job: str, codec: str = "zstd") -> LakeFile | None:
+def write_file(
+    directory: str, batches: Iterable[pa.RecordBatch], *, job: str, codec: str = "zstd", schema: pa.Schema = SCHEMA
+) -> LakeFile | None:
     """Write messages into one file of a table; it has its name when it is complete and synced.
 
     Args:
         directory: of the table.
-        batches: columns `COLUMNS`, in the order of sequences.
+        batches: with the columns of `schema`, in the order of sequences.
         job: who writes it; see `work`.
         codec: `zstd`, `snappy` or `none`.
+        schema: `SCHEMA`, and columns of payloads behind it.
 
     Returns:
         What a commit needs to know; None if there were no messages, and no file.
     """
     name = f"part-{job}-{uuid.uuid4().hex}.parquet"
     seen = _Statistics()
+    typed = list(schema)[len(SCHEMA) :]
 
     def write(sink: BinaryIO) -> bool:
         writer = pq.ParquetWriter(
             sink,
-            SCHEMA,
+            schema,
             compression=codec,
             compression_level=1 if codec == "zstd" else None,
-            use_dictionary=["subject", "stream"],
+            use_dictionary=["subject", "stream", *(one.name for one in typed if pa.types.is_string(one.type))],
             column_encoding=_ENCODINGS,
-            write_statistics=_STATISTICS,
+            write_statistics=[*_STATISTICS, *(one.name for one in typed if not pa.types.is_nested(one.type))],
             write_batch_size=_WRITE_BATCH_ROWS,
             write_page_index=True,
         )
         with writer:
-            for batch in _grouped(batches):
+            for batch in _grouped(batches, schema):
                 writer.write_table(batch, row_group_size=_ROW_GROUP_ROWS)
                 seen.add(batch)
         return seen.rows > 0
@@ -94,6 +99,33 @@ def read_file(path: str, columns: Iterable[str], wish: Wish | None = None) -> It
                 batch = filtered(batch, wish)
             if batch.num_rows:
                 yield batch.select(columns)
+
+
+def schema_of(paths: Iterable[str]) -> pa.Schema:
+    """The columns that files have together: those of messages, then those of payloads."""
+    found = {field.name: field for field in SCHEMA}
+    for path in paths:
+        location, name = split_path(path)
+        with pq.ParquetFile(place_at(location).source(name)) as file:
+            for field in file.schema_arrow:
+                found.setdefault(field.name, pa.field(field.name, field.type))
+    return pa.schema(list(found.values()))
+
+
+def read_rows(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """All messages of a file with the columns of `schema_of`; those that the file lacks are null.
+
+    Raises:
+        FileNotFoundError: there is no such file; nothing was delivered.
+    """
+    location, name = split_path(path)
+    with pq.ParquetFile(place_at(location).source(name), pre_buffer=is_object_store(location)) as file:
+        for batch in file.iter_batches(batch_size=65_536):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            arrays = [
+                columns[one.name] if one.name in columns else pa.nulls(batch.num_rows, one.type) for one in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def filtered(batch: pa.RecordBatch, wish: Wish) -> pa.RecordBatch:
@@ -183,19 +215,19 @@ class _Statistics:
         )
 
 
-def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _grouped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Batches put together until they fill a row group."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         if batch.num_rows:
-            waiting.append(batch.select(list(COLUMNS)))
+            waiting.append(batch.select(schema.names))
             rows += batch.num_rows
         if rows >= _ROW_GROUP_ROWS:
-            yield pa.Table.from_batches(waiting, SCHEMA)
+            yield pa.Table.from_batches(waiting, schema)
             waiting, rows = [], 0
     if waiting:
-        yield pa.Table.from_batches(waiting, SCHEMA)
+        yield pa.Table.from_batches(waiting, schema)
 
 
 def _both(mask: pa.Array | None, more: pa.Array) -> pa.Array:
