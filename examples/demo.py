@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from importlib.util import find_spec
 from pathlib import Path
 
 import nats
@@ -177,6 +178,9 @@ async def _nothing() -> None: ...
 
 def ask_spark(url: str) -> None:
     """The same stream as a table, read in bulk from the running server."""
+    if find_spec("pyspark") is None:
+        say('   left out: Spark is not installed (pip install "slipstream-server[spark]")')
+        return
     from slipstream.spark import session
 
     started = time.perf_counter()

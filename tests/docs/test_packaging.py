@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
-import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from slipstream.sync import connect
+from support.ports import free_port
 from support.servers import server_binary
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +22,6 @@ UNIT = ROOT / "packaging" / "slipstream.service"
 CONTAINERFILE = ROOT / "packaging" / "Containerfile"
 INSTALLED = "/opt/slipstream/bin/slipstream-server"
 EXPOSURE_MAX = 2.0  # of ten; systemd calls up to 2 safe
-CHART = ("nats", "https://nats-io.github.io/k8s/helm/charts/")
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
@@ -61,52 +63,64 @@ def _engine() -> str:
     pytest.skip("neither podman nor docker works here")
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_the_image_runs() -> None:
-    engine = _engine()
-    built = _run(engine, "build", "-q", "-f", str(CONTAINERFILE), "-t", "slipstream-test", str(ROOT), timeout_s=3500)
+def _built(engine: str) -> str:
+    """The image.
+
+    `SLIPSTREAM_IMAGE_BASE` names another base, for where registries cannot be reached; `SLIPSTREAM_WHEEL` a wheel,
+    which saves compiling.
+    """
+    name = "localhost/slipstream-test"
+    words = [engine, "build", "-q", "-f", str(CONTAINERFILE), "-t", name]
+    if base := os.environ.get("SLIPSTREAM_IMAGE_BASE"):
+        words += ["--build-arg", f"BASE={base}"]
+    if wheel := os.environ.get("SLIPSTREAM_WHEEL"):
+        path = Path(wheel).resolve()
+        words += ["--build-arg", f"PACKAGE=/wheels/{path.name}", "--volume", f"{path.parent}:/wheels:ro"]
+    built = _run(*words, str(ROOT), timeout_s=3500)
     if built.returncode and ("registry" in built.stderr or "lookup" in built.stderr):
         pytest.skip(f"the base image cannot be had: {built.stderr.strip()[-200:]}")
     assert built.returncode == 0, built.stderr
-    started = _run(engine, "run", "-d", "--rm", "-p", "127.0.0.1::8222", "slipstream-test")
-    assert started.returncode == 0, started.stderr
-    container = started.stdout.strip()
-    try:
-        address = _run(engine, "port", container, "8222").stdout.split()[-1]
-        end = time.monotonic() + 60
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://{address}/healthz", timeout=2) as answer:
-                    assert json.load(answer) == {"status": "ok"}
-                break
-            except OSError:
-                assert time.monotonic() < end, _run(engine, "logs", container).stdout
-        assert _run(engine, "exec", container, "id", "-u").stdout.strip() != "0"
-        assert "nats-server: v" in _run(engine, "exec", container, "nats-server", "--version").stdout
-    finally:
-        _run(engine, "kill", container)
+    return name
+
+
+def _until_healthy(address: str, logs: Callable[[], str]) -> None:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{address}/healthz", timeout=2) as answer:
+                assert json.load(answer) == {"status": "ok"}
+            return
+        except OSError:
+            assert time.monotonic() < end, logs()
+            time.sleep(0.1)
 
 
 @pytest.mark.long
-def test_the_chart_of_nats_renders_with_this_image(tmp_path: Path) -> None:
-    if shutil.which("helm") is None:
-        pytest.skip("helm is not installed")
-    name, repository = CHART
-    settings = ("config.jetstream.enabled=true", "container.image.repository=slipstream", "container.image.tag=latest")
-    words = [word for setting in settings for word in ("--set", setting)]
-    done = _run("helm", "template", "test", name, "--repo", repository, *words)
-    if done.returncode and "looks like" in done.stderr:
-        pytest.skip(f"the chart cannot be had: {done.stderr.strip()[-200:]}")
-    assert done.returncode == 0, done.stderr
-    assert "image: slipstream:latest" in done.stdout
-    import yaml
-
-    documents = [each for each in yaml.safe_load_all(done.stdout) if each]
-    (config,) = (each["data"]["nats.conf"] for each in documents if "nats.conf" in (each.get("data") or {}))
-    path = tmp_path / "nats.conf"
-    path.write_text(config.replace("/etc/nats-config", str(tmp_path)).replace("/data", str(tmp_path)))
-    checked = _run(
-        sys.executable, "-m", "slipstream.server", "-t", "-c", str(path), env={"SERVER_NAME": "test-0", "PATH": ""}
+@pytest.mark.timeout(3600)
+def test_the_image_runs_as_a_pod_runs_it(tmp_path: Path) -> None:
+    """Arguments, files and the last command are those of NATS' chart."""
+    engine = _engine()
+    image = _built(engine)
+    ports = (free_port(), free_port())
+    (tmp_path / "nats.conf").write_text(
+        f"port: {ports[0]}\nhttp: 127.0.0.1:{ports[1]}\nserver_name: $SERVER_NAME\n"
+        'pid_file: "/var/run/nats/nats.pid"\njetstream { store_dir: "/data" }\n'
     )
-    assert checked.returncode == 0, checked.stderr
+    tmp_path.chmod(0o755)
+    words = ["-d", "--network", "host", "-e", "SERVER_NAME=pod-0", "-v", f"{tmp_path}:/etc/nats-config:ro"]
+    started = _run(engine, "run", *words, image, "--config", "/etc/nats-config/nats.conf")
+    assert started.returncode == 0, started.stderr
+    container = started.stdout.strip()
+    try:
+        _until_healthy(f"127.0.0.1:{ports[1]}", lambda: _run(engine, "logs", container).stderr)
+        assert _run(engine, "exec", container, "id", "-u").stdout.strip() == "10001"
+        assert "nats-server: v" in _run(engine, "exec", container, "nats-server", "--version").stdout
+        with connect(f"nats://127.0.0.1:{ports[0]}") as client:
+            jetstream = client.jetstream()
+            jetstream.create_stream("ORDERS", subjects=["orders.>"])
+            assert jetstream.publish("orders.us", b"42 apples").seq == 1
+        ended = _run(engine, "exec", container, "nats-server", "-sl=ldm=/var/run/nats/nats.pid")
+        assert ended.returncode == 0, ended.stderr
+        assert _run(engine, "wait", container).stdout.strip() == "0"
+    finally:
+        _run(engine, "rm", "-f", container)

@@ -61,7 +61,7 @@ function about(app, { info, stored, messages }) {
     copiesCard(app, info),
     h("div", { class: "columns" },
       h("section", { class: "card" }, chart(stored.history.points, { label: `stored ${rate(stored.now)}`, format: rate })),
-      h("section", { class: "card" }, chart(messages.points, { label: `${count(state.messages)} messages` }))),
+      h("section", { class: "card" }, chart(messages.points, { label: plural(state.messages, "message") }))),
   ];
 }
 
