@@ -235,10 +235,12 @@ class Cluster:
         rng, disk = self.rng, node.disk
         path = rng.choice([path for path in disk.paths() if "/replicas/" in path and disk.size(path)])
         content = disk.content(path)
-        how = rng.choice(("flip", "flip", "remove", "empty"))
+        how = rng.choice(("flip", "flip", "remove", "empty", "cut"))
+        used = len(bytes(content).rstrip(b"\0")) or 1
         if how == "flip":
-            used = len(bytes(content).rstrip(b"\0")) or 1
             content[rng.randrange(used)] ^= 1 << rng.randrange(8)
+        elif how == "cut":
+            del content[rng.randrange(used) :]
         elif how == "empty":
             del content[:]
         else:

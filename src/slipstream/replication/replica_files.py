@@ -1,5 +1,6 @@
 """The directory of one replica.
 
+    REACHED      how far the log was on disk; see `reached`
     VOTE         term, vote and membership; a replica without it was never more than begun
     LEFT         the number of a wish by which a replica left the group; one that was made by an earlier wish is removed
     log/         the store
@@ -22,6 +23,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.reached import ReachedFile
 from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.jetstream.store.file.replica_shape import FIRST_TERM, shape_replica
 from slipstream.jetstream.store.file.segment_import import SegmentImport, remove_import, replace_by_import
@@ -47,6 +49,7 @@ class ReplicaFiles:
         self._log = f"{directory}/log"
         self._votes = VoteFile(disk, directory)
         self._marks = ReplicaMarks(disk, directory, self._log, made)
+        self._reached = ReachedFile(disk, directory)
 
     @property
     def is_there(self) -> bool:
@@ -167,9 +170,13 @@ class ReplicaFiles:
             store = FileStore.open(self._disk, self._log, self._options(), committed=max(votes.commit, applied))
             assert store.replica is not None
             gone = [*store.report.unusable_files, *(f"segment {no}" for no in store.report.missing_segments)]
-            if gone and len(votes.voters) > 1:  # what was in it may have been the end of the log
+            lost = f"{gone[0]} is lost" if gone else self._reached.misses(store.replica)
+            if lost and len(votes.voters) > 1:  # what was in it may have been the end of the log
                 store.let_go()
-                raise ReplicaDamaged(f"{gone[0]} is lost", path=self.directory)
+                raise ReplicaDamaged(lost, path=self.directory)
+            if not store.config:
+                store.let_go()
+                raise ReplicaDamaged("the configuration of the stream is lost", path=self.directory)
             return _with_certain(votes, store.replica), store
         except OSError as error:
             kind = ReplicaDamaged if isinstance(error, FileNotFoundError) else StorageFault
@@ -188,6 +195,10 @@ class ReplicaFiles:
             OSError: that may not be kept.
         """
         self._marks.note_made()
+
+    def synced(self, log: ReplicaLog) -> None:
+        """The log is on disk as far as it says: that is noted beside it. Does not block."""
+        self._reached.note(log)
 
     def note_damaged(self, reason: str) -> None:
         """It is not to be opened again before it is repaired.
@@ -239,6 +250,7 @@ class ReplicaFiles:
         """
         try:
             self._votes.save(votes)
+            self._reached.forget()
         except OSError as error:
             raise StorageFault(str(error), path=self.directory) from error
         taken.finish(self._options())
@@ -283,6 +295,7 @@ class ReplicaFiles:
     def _remove_replica(self) -> None:
         """The votes go first: what is left then was never more than begun."""
         self._marks.forget()
+        self._reached.forget()
         if self.is_there:
             self._disk.remove(f"{self.directory}/{VOTE_NAME}")
             self._disk.sync_dir(self.directory)

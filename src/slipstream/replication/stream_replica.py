@@ -618,6 +618,7 @@ class Replica(Generic[L]):
     def _persisted(self) -> None:
         self._told = ""
         if self.group is not None:
+            self._files.synced(self._log)
             self.group.persisted()
             self._groups.flush()
 

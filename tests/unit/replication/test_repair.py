@@ -49,7 +49,7 @@ def _lost_of(node: Node) -> list[int]:
     return store.lost().seqs if store is not None else [0]
 
 
-@pytest.mark.parametrize("how", ["flip", "empty", "remove"])
+@pytest.mark.parametrize("how", ["flip", "cut", "empty", "remove"])
 @pytest.mark.parametrize("leads", [False, True])
 def test_every_kind_of_file_is_made_good(how: str, leads: bool) -> None:
     cluster = filled()
@@ -61,7 +61,9 @@ def test_every_kind_of_file_is_made_good(how: str, leads: bool) -> None:
         content = victim.disk.content(path)
         if how == "flip":
             for at in (0, 4096) if kind == "VOTE" else (len(bytes(content).rstrip(b"\0")) // 2,):
-                content[at + 20] ^= 4
+                content[min(at + 20, len(content) - 1)] ^= 4
+        elif how == "cut":
+            del content[len(bytes(content).rstrip(b"\0")) * 3 // 4 :]
         elif how == "empty":
             del content[:]
         else:

@@ -11,8 +11,10 @@ import pytest
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.reached import REACHED_NAME
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import UID, commit, options
 
@@ -87,3 +89,65 @@ def test_of_two_memberships_the_first_is_certain() -> None:
     assert files.open()[0].commit == 4
     files.save(Votes(version=3, term=1, voters=[1, 2, 4], applied_conf=4))
     assert files.open()[0].commit == 0
+
+
+def with_entries(disk: SimDisk) -> tuple[ReplicaFiles, str, int, int]:
+    """A replica that has acknowledged two entries; the segment, and where the second one lies in it."""
+    files = made(disk)
+    _, store = files.open()
+    log = store.replica
+    assert log is not None
+    log.write([(1, 1, 0, b""), (2, 1, 0, b"")])
+    commit(store)
+    files.synced(log)
+    place = log._places[-1]
+    return files_on(disk), place.segment.path, place.offset, place.length
+
+
+@pytest.mark.parametrize("damage", ["cut before", "cut amid", "flip head", "flip record"])
+def test_an_end_that_was_acknowledged_and_is_gone_is_missed(damage: str) -> None:
+    disk = SimDisk()
+    files, path, at, length = with_entries(disk)
+    if damage.startswith("cut"):
+        disk.truncate(path, at if damage == "cut before" else at + length - 8)
+    else:
+        disk.content(path)[at + (8 if damage == "flip head" else 80)] ^= 1
+    with pytest.raises(ReplicaDamaged, match="entry 2 of term 1 was on disk, and the log ends with 1"):
+        files.open()
+
+
+@pytest.mark.parametrize("content", [b"", b"\1" * 20, None])
+def test_what_is_whole_is_opened_whatever_is_said_beside_it(content: bytes | None) -> None:
+    disk = SimDisk()
+    files, *_ = with_entries(disk)
+    path = f"{DIRECTORY}/{REACHED_NAME}"
+    if content is None:
+        disk.remove(path)
+    else:
+        disk.truncate(path, 0)
+        disk.write(path, 0, content)
+    _, store = files.open()
+    assert store.replica is not None and store.replica.last_index == 2
+
+
+def test_after_a_power_cut_the_end_is_missed_from_the_next_start_on() -> None:
+    disk = SimDisk()
+    _, path, at, _ = with_entries(disk)
+    disk = disk.crash(Random(1), keep=0.0, torn=False)
+    files_on(disk).open()[1].let_go()
+    disk.truncate(path, at)
+    with pytest.raises(ReplicaDamaged, match="was on disk"):
+        files_on(disk).open()
+
+
+def test_entries_of_a_later_term_may_be_fewer() -> None:
+    disk = SimDisk()
+    files = made(disk)
+    _, store = files.open()
+    assert store.replica is not None
+    for entries in ([(index, 1, 0, b"") for index in range(1, 6)], [(2, 2, 0, b"")]):
+        store.replica.write(entries)
+        commit(store)
+        files.synced(store.replica)
+    _, store = files_on(disk).open()
+    assert store.replica is not None and store.replica.last_index == 2

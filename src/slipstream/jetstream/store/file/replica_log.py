@@ -166,6 +166,12 @@ class ReplicaLog:
         """Those up to here are on stable storage."""
         return min(self._log.writer.synced_upto, self.last_index)
 
+    @property
+    def synced_end(self) -> tuple[int, int]:
+        """Term and index of the last of them; zeros if it is not as it was written, or there is none."""
+        index = self.synced_index
+        return (self._places[index - self._first].epoch, index) if index >= self._first else (0, 0)
+
     def hold(self, index: int) -> None:
         """Keep entries from this one on as they were written, if they still are: somebody is about to need them."""
         self.held = index

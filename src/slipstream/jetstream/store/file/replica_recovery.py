@@ -197,7 +197,7 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     limited = replace(
         whole,
         index=part.index,
-        config=part.config,
+        config=part.config or (whole.manifest.config if whole.manifest is not None else b""),
         last_ts_ns=part.last_ts_ns,
         expiries=part.expiries,
         unfinished_erasures=part.unfinished_erasures,

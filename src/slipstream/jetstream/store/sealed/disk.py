@@ -7,7 +7,7 @@
 | segments, the journal of consumers | frame by frame, in place (`frames`) |
 | index files, manifests, names of accounts, the server's key, APPLIED, PROMISE | a box each (`boxes`) |
 | staged parts | in pieces (`parts`) |
-| VOTE, IMPORT, DELETED, space set aside | not: they hold no word of any user |
+| VOTE, REACHED, IMPORT, DELETED, space set aside | not: they hold no word of any user |
 
 Offsets in frames are those of the plain file, sizes too. So everything that a store does with files is the same with
 and without it; only that an overwriting takes a safe copy first (`FrameFile.overwrite`).
