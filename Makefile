@@ -32,7 +32,6 @@ demo-cluster: install-raft  ## three servers, kill -9 of the one that leads, not
 	@$(BIN)/python examples/demo_cluster.py
 
 test: $(STAMP)  ## every test that fits into a commit; what failed is run once more, alone, and named
-	@rm -f build/flaky.txt
 	@$(BIN)/python tools/run_tests.py
 
 test-asyncio: $(STAMP)  ## the core of them on asyncio's own event loop instead of uvloop

@@ -85,8 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives all tests with Spark to one worker, so that one Java machine serves them, and all with a browser; other
-    tests go anywhere.
+    """Gives all tests with Spark to one worker, so that one Java machine serves them, and all with a browser. Files of
+    unit tests stay whole, as a test there is shorter than the choice of a worker for it; other tests go anywhere.
 
     The marker `xdist_group` would say the same, but pytest 9.2 and xdist 3.8 do not agree on where a test keeps its id.
     """
@@ -96,7 +96,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneWorkerForEach(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((suite for suite in ("spark", "ui") if nodeid.startswith(f"tests/{suite}/")), nodeid)
+            suite = next((suite for suite in ("spark", "ui") if nodeid.startswith(f"tests/{suite}/")), None)
+            if suite is None and nodeid.startswith("tests/unit/") and not nodeid.startswith("tests/unit/server/"):
+                suite = nodeid.partition("::")[0]
+            return suite or nodeid
 
     return OneWorkerForEach(config, log)
 

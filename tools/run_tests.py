@@ -1,9 +1,9 @@
-"""The tests in three processes; what failed is run once more, alone, and named whether it passes then or not.
+"""The tests in four processes; what failed is run once more, alone, and named whether it passes then or not.
 
     python tools/run_tests.py [arguments of pytest]
 
-Many tests wait more than they compute: three processes keep two cores busy, which two do not (27 minutes of processor
-time took 20). And many watch two live processes on a machine that may be busy, so a failure counts only if it happens
+Many tests wait more than they compute: four processes keep two cores busy, which three do not (26 minutes of processor
+time took 18). And many watch two live processes on a machine that may be busy, so a failure counts only if it happens
 again. One that does not is a fault all the same, of the test or of the product: the last lines name it, and it is noted
 in `build/flaky.txt`.
 """
@@ -25,7 +25,7 @@ _SOME_FAILED = 1  # pytest's exit code
 def run(arguments: Sequence[str]) -> int:
     """Run twice if need be; the exit code is that of what counts."""
     FAILED.unlink(missing_ok=True)  # of a run before, perhaps of other tests
-    code = _pytest("-n", "3", *arguments)
+    code = _pytest("-n", "4", *arguments)
     if code != _SOME_FAILED:
         return code
     failed = _failed()

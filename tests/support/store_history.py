@@ -360,11 +360,18 @@ def state_digest(disk: SimDisk) -> bytes:
 
 
 def watch(
-    driver_of: Callable[[], Driver | None], disk: SimDisk, *, images: int, seed: int, double_faults: float = 0.1
+    driver_of: Callable[[], Driver | None],
+    disk: SimDisk,
+    *,
+    images: int,
+    seed: int,
+    double_faults: float = 0.1,
+    calls: float = 1.0,
 ) -> list[int]:
     """From now on, check what a crash before each call of the disk could leave. Returns a counter of checked states.
 
-    At a share of the calls also what a second fault leaves: the power goes while or after a process opened it.
+    `calls` is the share of calls that are looked at. At a share of these also what a second fault leaves: the power
+    goes while or after a process opened it.
     """
     rng = random.Random(seed)
     checked = [0]
@@ -372,7 +379,7 @@ def watch(
 
     def look(now: SimDisk) -> None:
         driver = driver_of()
-        if driver is None:
+        if driver is None or rng.random() >= calls:
             return
         states = [now.crash(rng, keep=0.0, torn=False), now.crash(rng, keep=1.0, torn=False)]
         states += [now.crash(rng, keep=rng.random(), torn=bool(rng.getrandbits(1))) for _ in range(images)]

@@ -62,4 +62,4 @@ def test_other_ends_are_final(code: int, tool: ModuleType, monkeypatch: pytest.M
 
     monkeypatch.setattr(tool, "_pytest", pytest_run)
     assert tool.run(["tests"]) == code
-    assert runs == [("-n", "3", "tests")]
+    assert runs == [("-n", "4", "tests")]

@@ -18,8 +18,8 @@ from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.packed import codecs
 from slipstream.jetstream.store.packed.codecs import Codec
 
-LINE = b"the reading of this sensor is as it was yesterday and the day before; " * 14
-MESSAGES = 20_000
+LINE = b"the reading of this sensor is as it was yesterday and the day before; " * 112
+MESSAGES = 2_500  # over two segments
 
 
 def segments(root: Path) -> list[tuple[int, int]]:
@@ -59,7 +59,7 @@ async def check(client: Client) -> None:
             assert message.data == LINE + b"%d" % seen
             seen += 1
             await message.ack()
-    for seq in (1, 7_000, MESSAGES):
+    for seq in (1, 700, MESSAGES):
         assert (await jetstream.get_msg("S", seq)).data == LINE + b"%d" % (seq - 1)
 
 
@@ -101,7 +101,7 @@ async def test_buckets_and_object_stores_are_compressed(tmp_path: Path) -> None:
         answer = await client.request("$JS.API.STREAM.CREATE.OBJ_o", json.dumps(fields).encode())
         assert "error" not in json.loads(answer.data)
         objects = await jetstream.object_store("o")
-        content = LINE * 20_000
+        content = LINE * 2_500
         await objects.put("big", content)
         await until_packed(tmp_path, Codec.S2)
         assert (await objects.get("big")).data == content
