@@ -347,7 +347,9 @@ class Consumer:
         self.full = False
         paused = self.state.config.pause_until_ns is not None and self.is_paused()
         stop = Stop.IDLE if paused or self.deliverer.waits else self.deliverer.run(alone=alone)
-        if paused or stop is Stop.END:
+        # Nobody of those who ask may have what is there: for who does not wait that is the end, too.
+        unwanted = stop is Stop.REFUSED and not self.deliverer.waits
+        if paused or unwanted or stop is Stop.END:
             self.sink.on_end()
         if stop is Stop.END:
             self.deliverer.expect()

@@ -24,7 +24,7 @@ def first_position(
     policy, last_seq = config.deliver_policy, store.committed_seq
     resume_seq = 0
     if policy is DeliverPolicy.BY_START_SEQUENCE:
-        return max(config.opt_start_seq, store.first_seq if store.messages else 1), 0
+        return max(config.opt_start_seq, store.first_seq, 1), 0
     if policy is DeliverPolicy.NEW:
         next_seq = last_seq + 1
     elif policy is DeliverPolicy.LAST:

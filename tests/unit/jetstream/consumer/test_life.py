@@ -240,6 +240,14 @@ def test_last_per_subject_then_live() -> None:
     assert inbox.seqs() == [6]
 
 
+def test_a_start_before_everything_is_the_first_sequence_also_of_an_empty_stream() -> None:
+    w = world()
+    w.fill(3)
+    w.api("STREAM.PURGE.S")
+    info = w.add("C", deliver_policy="by_start_sequence", opt_start_seq=2)
+    assert info["delivered"]["stream_seq"] == info["ack_floor"]["stream_seq"] == 3
+
+
 def test_last_per_subject_resumes_after_a_restart() -> None:
     w = world()
     for number in range(10):

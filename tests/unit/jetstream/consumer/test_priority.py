@@ -31,6 +31,22 @@ def test_overflow_serves_when_much_is_unacknowledged() -> None:
     assert inbox.seqs() == [3, 4, 5]
 
 
+def test_who_does_not_wait_hears_that_others_have_a_claim() -> None:
+    w = world("overflow", 3)
+    for condition in ({"min_pending": 5}, {"min_ack_pending": 1}):
+        asked = w.pull({"batch": 2, "no_wait": True, "group": "g", **condition})
+        assert asked.statuses() == ["404 No Messages"]
+    pinned = world("pinned_client", 3)
+    assert pinned.pull({"batch": 1, "group": "g"}).seqs() == [1]
+    assert pinned.pull({"batch": 1, "no_wait": True, "group": "g"}).statuses() == ["404 No Messages"]
+    assert w.info()["num_waiting"] == pinned.info()["num_waiting"] == 0
+    # With a limit of unacknowledged messages the next ack may bring something.
+    full = world("overflow", 3, max_ack_pending=1)
+    assert full.pull({"batch": 1, "group": "g"}).seqs() == [1]
+    assert full.pull({"batch": 1, "no_wait": True, "group": "g"}).take() == []
+    assert full.info()["num_waiting"] == 1
+
+
 def test_the_first_client_is_pinned() -> None:
     w = world("pinned_client", 1, priority_timeout=10 * SECOND_NS)
     first = w.pull({"batch": 2, "group": "g"})
