@@ -440,11 +440,12 @@ CAMPAIGNS = {
         100,
     ),
     "clusters": Campaign(
-        "Clusters whose links break",
-        "Whatever servers of a cluster are cut off, killed and healed: where links stand, a message reaches everybody"
+        "Topologies whose links break",
+        "Whatever servers of a topology (routes, leafs, gateways; of this server, of nats-server, and mixed) are cut"
+        " off, killed and healed: where links stand, a message reaches everybody"
         " who wants it once and one of each queue group, nothing is doubled, interest converges, none is left over.",
         clusters,
-        400,
+        200,
     ),
     "partitions": Campaign(
         "Servers that are parted and joined again",

@@ -6,7 +6,7 @@ this one, because JSON has no way to hold the common part in one piece; the clas
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from slipstream.config.listener_options import TLSOptions
     from slipstream.routing.hub import Hub
 
-__all__ = ["LinkInfo", "SubjectLists", "introduce", "subject_lists"]
+__all__ = ["PROTO", "LinkInfo", "SubjectLists", "introduce", "subject_lists"]
+
+PROTO: Final = 3
+"""Version of the protocol between servers: with accounts, changes of INFO, and traces of messages across servers.
+
+Who says less is not told to trace."""
 
 
 class SubjectLists(msgspec.Struct, omit_defaults=True):
@@ -51,6 +56,11 @@ class LinkInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     ws_connect_urls: list[str] | None = None
     ldm: bool = False
     compression: str = ""
+
+    @property
+    def understands_traces(self) -> bool:
+        """Whether the server tells where a traced message goes there."""
+        return self.proto >= PROTO
 
     def line(self) -> bytes:
         """As it is sent."""

@@ -85,6 +85,7 @@ class LinkEnd:
         self.parser = LinkParser(sink, self.link, hub.delivery, max_payload, max_line)
         self.keepalive = Keepalive(self.outbox, hub.now_ns)
         self.remote_name = ""  # of the other server, as it told
+        self.understands_traces = False  # the other server tells where a traced message goes there
         self.compression = ""  # as both ends agreed; empty before
         self.of_clients = True  # what comes is what clients of the other server sent, or want
         self.edge: object = None  # the transport side; only the edge looks at it

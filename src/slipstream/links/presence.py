@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.wire.receivers import ROUTE, Presence, Subscription
 from slipstream.links.gateways.addresses import Address
+from slipstream.routing.trace import Source
 from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from slipstream.auth.identity import Identity
     from slipstream.auth.permissions import Permissions
     from slipstream.kernels.links.linkparser import LinkParser
-    from slipstream.kernels.wire.delivery import Delivery
     from slipstream.kernels.wire.outbox import Outbox
     from slipstream.kernels.wire.receivers import Link
     from slipstream.links.end import LinkEnd
     from slipstream.protocol.peer import Peer
     from slipstream.protocol.rights import Rights
+    from slipstream.routing.hub import Hub
 
 __all__ = ["DeliveryRule", "LinkMember"]
 
@@ -117,6 +118,15 @@ class LinkMember:
     def outbox(self) -> Outbox:
         """What it got."""
         return self.owner.outbox
+
+    @property
+    def understands_traces(self) -> bool:
+        """Whether it tells where a traced message goes there."""
+        return self.owner.understands_traces
+
+    def log(self, level: str, text: str) -> None:
+        """A log line about the link."""
+        self.owner.log(level, text)
 
     @property
     def is_route(self) -> bool:
@@ -216,7 +226,7 @@ class LinkMember:
 
     def arrived(
         self,
-        delivery: Delivery,
+        hub: Hub,
         subject: bytes,
         reply: bytes | None,
         queues: tuple[bytes, ...] | None,
@@ -225,9 +235,14 @@ class LinkMember:
         body: bytes,
     ) -> None:
         """Deliver a message that the peer passed on, which no other server gets from here."""
-        if self.account is not None:
-            route = self.account.interest.find_arrival_route(subject)
-            delivery.deliver_arrived(route, self._link, self, queues, origin, subject, reply, header_size, body)
+        if self.account is None:
+            return
+        route = self.account.interest.find_arrival_route(subject)
+        if header_size:
+            source = Source(self._link, queues, origin)
+            if hub.trace_arrival(self, source, subject, subject, route, reply, header_size, body):
+                return
+        hub.delivery.deliver_arrived(route, self._link, self, queues, origin, subject, reply, header_size, body)
 
     def leave(self, in_steps: Callable[[Iterator[None]], None]) -> None:
         """The link is gone: so is all that the peer wanted, many subscriptions bit by bit."""

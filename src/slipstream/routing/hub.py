@@ -25,7 +25,7 @@ from slipstream.protocol.trace_request import TraceRequest
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.client_words import account_info, client_info, log_line
 from slipstream.routing.logins import LoginEdge, Logins, kind_of
-from slipstream.routing.publishes import Publishes
+from slipstream.routing.publishes import Passing, Publishes
 from slipstream.routing.topology import Topology
 from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
 
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.options import Options
     from slipstream.ids import RandomSource
+    from slipstream.kernels.wire.receivers import Route
     from slipstream.protocol.info import ConnectInfo
     from slipstream.protocol.peer import Peer
+    from slipstream.routing.trace import Source
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
 
@@ -327,6 +329,20 @@ class Hub:
     def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None:
         """See `Publishes.trace_request`."""
         return self._publishes.trace_request(connection, header)
+
+    def trace_arrival(
+        self,
+        member: Passing,
+        source: Source,
+        published: bytes,
+        subject: bytes,
+        route: Route,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
+    ) -> bool:
+        """See `Publishes.trace_arrival`."""
+        return self._publishes.trace_arrival(member, source, published, subject, route, reply, header_size, body)
 
     def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None:
         """See `Publishes.mapped`."""

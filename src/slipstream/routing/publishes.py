@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
+from slipstream.accounts.member import Member
 from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.kernels.wire.receivers import Route
 from slipstream.protocol import texts
-from slipstream.protocol.trace_request import TraceRequest, trace_request
+from slipstream.protocol.trace_request import SAMPLED_OUT, TraceRequest, trace_request, untraced
 from slipstream.routing.route_parts import chosen_part, queue_aliases
-from slipstream.routing.trace import MessageTrace
+from slipstream.routing.services import REPLY_PREFIX
+from slipstream.routing.trace import FROM_HERE, MessageTrace, Source
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -21,7 +23,18 @@ if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection
     from slipstream.routing.topology import Topology
 
-__all__ = ["Publishes"]
+__all__ = ["Passing", "Publishes"]
+
+_BETWEEN_SERVERS: Final = (b"_GR_.", b"$GR.")
+_OF_RAFT: Final = b"$NRG."
+
+
+class Passing(Member, Protocol):
+    """Another server in one account, which passes messages of its clients on."""
+
+    def log(self, level: str, text: str) -> None:
+        """A log line about it."""
+        ...
 
 
 class Publishes:
@@ -108,18 +121,79 @@ class Publishes:
         """Publish and tell where the message went."""
         account = connection.account
         assert account is not None
+        if traced is SAMPLED_OUT:
+            return self.publish(connection, subject, reply, *untraced(header_size, body))
         if not is_valid_publish(traced.dest):
-            # A header may hold what would end a protocol line.
-            where = texts.quoted(traced.dest)
-            self._log("ERR", connection, f"Destination {where} is not valid, won't be able to trace events")
+            self._log("ERR", connection, _no_subject(traced.dest))
             return 1 if traced.only else self.publish(connection, subject, reply, header_size, body)
-        trace = MessageTrace(
-            traced, connection, self._delivery.deliver, self._now_ns, self._owner, self._topology.service_of
-        )
         route = self._route(account, subject)
-        sent = trace.publish(published, subject, route, reply, header_size, body)
+        return self._traced(traced, connection, FROM_HERE, published, subject, route, reply, header_size, body)
+
+    def trace_arrival(
+        self,
+        member: Passing,
+        source: Source,
+        published: bytes,
+        subject: bytes,
+        route: Route,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
+    ) -> bool:
+        """Deliver a message of another server and tell where it went; False: it is not traced, and was not delivered.
+
+        Args:
+            member: the other server in the account of the message.
+            source: how it came.
+            published: its subject there.
+            subject: what a mapping made of it.
+            route: where that goes.
+            reply: where answers go.
+            header_size: of the header in front of the body.
+            body: header and payload.
+        """
+        account = member.account
+        if account is None:
+            return True
+        traced = trace_request(body[:header_size], account, None)
+        if traced is None:
+            return False
+        if not is_valid_publish(traced.dest):
+            member.log("ERR", _no_subject(traced.dest))
+            return traced.only
+        if not self._may_trace_to(member, account, traced):
+            member.log("ERR", f"Publish Violation - Subject {texts.quoted(traced.dest)}")
+            return True
+        self._traced(traced, member, source, published, subject, route, reply, header_size, body)
+        return True
+
+    def _traced(
+        self,
+        traced: TraceRequest,
+        publisher: Member,
+        source: Source,
+        published: bytes,
+        subject: bytes,
+        route: Route,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
+    ) -> int:
+        account, topology = publisher.account, self._topology
+        assert account is not None
+        trace = MessageTrace(
+            traced, publisher, self._delivery, self._now_ns, self._rng.randrange, self._owner, topology.service_of
+        )
+        sent = trace.publish(source, published, subject, route, reply, header_size, body)
         account.publish(traced.dest, None, 0, trace.encode(self._describe_server(), header_size, body))
         return sent
+
+    @staticmethod
+    def _may_trace_to(member: Passing, account: Account, traced: TraceRequest) -> bool:
+        """Whether a server that passes a message on may have its trace sent there."""
+        if traced.dest.startswith(_BETWEEN_SERVERS) or (traced.dest.startswith(_OF_RAFT) and not account.is_system):
+            return False
+        return not traced.by_client or traced.dest.startswith(REPLY_PREFIX) or member.grants(traced.dest)
 
     def _owner(self, subscription: Subscription) -> Account | None:
         """The account of a client's or a stream's subscription; traced messages are few enough to look for it."""
@@ -138,3 +212,8 @@ class Publishes:
         account = connection.account
         assert account is not None
         return self._topology.roll(account, subject) if account.maps_subjects else subject
+
+
+def _no_subject(dest: bytes) -> str:
+    """What the log says; a header may hold what would end a protocol line."""
+    return f"Destination {texts.quoted(dest)} is not valid, won't be able to trace events"

@@ -13,6 +13,7 @@ cdef class Arrivals:
     cdef public bint fast
     cdef public bint restricted
     cdef public bint addressed
+    cdef public bint traceparents
     cdef public dict verdicts
     cdef bytes _last_account
     cdef Interest _last_interest

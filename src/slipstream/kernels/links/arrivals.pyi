@@ -25,6 +25,7 @@ class Arrivals:
     fast: bool
     restricted: bool
     addressed: bool
+    traceparents: bool
     verdicts: dict[bytes, bool] | None
     def __init__(self, sink: ArrivalSink, link: Link, delivery: Delivery) -> None: ...
     def admit(self, account: bytes, interest: Interest, publisher: object) -> None: ...

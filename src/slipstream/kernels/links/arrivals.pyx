@@ -2,7 +2,7 @@
 """Messages that came over one link, on their way to receivers in their accounts.
 
     message ──► account admitted? ──► subject taken? ──► route of the subject there ──► delivery
-                 └── the sink is asked ──┘                └── `dynamic`, or not `fast`: a call of the sink
+                 └── the sink is asked ──┘                └── `dynamic`, traced, or not `fast`: a call of the sink
 
 The account and the route of the message before are kept: messages of a kind mostly follow each other.
 """
@@ -16,6 +16,7 @@ from libc.string cimport memcmp
 from slipstream.kernels.wire.clientlines cimport Span, span_bytes
 from slipstream.kernels.wire.delivery cimport Delivery
 from slipstream.kernels.wire.interest cimport Interest
+from slipstream.kernels.wire.publishing cimport memmem
 from slipstream.kernels.wire.receivers cimport TO_GATEWAY, TO_ROUTE, Link, Route, Subscription
 
 cdef enum:
@@ -25,6 +26,11 @@ cdef enum:
     ADDRESS_SIZE = 19
 
 
+cdef inline bint is_traced(const char *header, Py_ssize_t size) noexcept nogil:
+    """Whether another server traces the message: it says where to, or which hop this is."""
+    return memmem(header, size, b"\r\nNats-Trace-", 13) != NULL
+
+
 cdef class Arrivals:
     """Of one link.
 
@@ -32,6 +38,7 @@ cdef class Arrivals:
         fast: messages go straight to delivery; else each is a call of the sink.
         restricted: the sink is asked which subjects are taken; `verdicts` keeps its answers while it is a dict.
         addressed: subjects may begin with the address of a cluster (`_GR_.`); such messages are calls of the sink.
+        traceparents: an account traces by W3C header, so every message with headers is a call of the sink.
     """
 
     def __cinit__(self, sink, Link link not None, Delivery delivery not None):
@@ -39,7 +46,7 @@ cdef class Arrivals:
         self._link = link
         self._delivery = delivery
         self._accounts = {}
-        self.restricted = self.addressed = self._stopped = False
+        self.restricted = self.addressed = self.traceparents = self._stopped = False
         self.fast = True
         self.verdicts = {}
 
@@ -106,7 +113,7 @@ cdef class Arrivals:
             # An answer that is allowed once is asked about again.
             self._last_subject = None if self.restricted and self.verdicts is None else name
             self._last_route = route
-        if not self.fast or route.dynamic:
+        if not self.fast or route.dynamic or (header_size and (self.traceparents or is_traced(body, header_size))):
             self._sink.on_message(
                 self._last_account, name, span_bytes(reply) if reply.size else None, queues, origin, header_size,
                 PyBytes_FromStringAndSize(body, size),

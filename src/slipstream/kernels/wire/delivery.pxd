@@ -6,6 +6,7 @@ from slipstream.kernels.wire.receivers cimport Link, Route
 cdef class Delivery:
     cdef MessageWriter _writer
     cdef Forwarding _forwarding
+    cdef object _hop
 
     cdef Py_ssize_t send(
         self, Route route, object publisher, const char *subject, Py_ssize_t subject_size,

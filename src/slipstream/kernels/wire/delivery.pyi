@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from slipstream.kernels.wire.interest import Interest
-from slipstream.kernels.wire.receivers import Link, Route
+from slipstream.kernels.wire.receivers import Link, Route, Subscription
 
 class Delivery:
     def __init__(self, seed: int, failed: Callable[[Exception], None] | None = None) -> None: ...
@@ -23,6 +23,19 @@ class Delivery:
         reply: bytes | None,
         header_size: int,
         body: bytes,
+    ) -> int: ...
+    def deliver_traced(
+        self,
+        route: Route,
+        link: Link | None,
+        publisher: object,
+        queues: tuple[bytes, ...] | None,
+        origin: bytes | None,
+        subject: bytes,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
+        hop: Callable[[Subscription], tuple[int, bytes] | None],
     ) -> int: ...
     def publish_acks(
         self, interest: Interest, acks: list[tuple[bytes, int]], start: int, end: int, prefix: bytes

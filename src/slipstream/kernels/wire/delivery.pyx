@@ -45,6 +45,7 @@ cdef class Delivery:
     def __cinit__(self, unsigned long long seed, failed=None):
         self._writer = MessageWriter(seed, failed)
         self._forwarding = Forwarding(self._writer)
+        self._hop = None
 
     @property
     def stalled(self):
@@ -132,6 +133,28 @@ cdef class Delivery:
             reply_size, header_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
         )
 
+    def deliver_traced(
+        self, Route route not None, Link link, publisher, tuple queues, bytes origin, bytes subject not None,
+        bytes reply, Py_ssize_t header_size, bytes body not None, hop not None,
+    ):
+        """Deliver a traced message, of a link or (None) of this server; returns how many got it.
+
+        `hop` is called with the subscription of each link and gives `(header size, body)` of the copy that leaves there,
+        or None: nothing does.
+        """
+        cdef Py_ssize_t reply_size = 0
+        cdef const char *reply_text = NULL
+        if header_size < 0 or header_size > PyBytes_GET_SIZE(body):
+            raise ValueError("the header is longer than the message")
+        if reply is not None:
+            reply_text = PyBytes_AS_STRING(reply)
+            reply_size = PyBytes_GET_SIZE(reply)
+        self._hop = hop
+        return self.send_arrived(
+            route, link, queues, origin, publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text,
+            reply_size, header_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+        )
+
     cdef Py_ssize_t send(
         self, Route route, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
@@ -190,6 +213,8 @@ cdef class Delivery:
         cdef const char *shown
         cdef Message m
         cdef MessageWriter writer = self._writer
+        cdef object hop = self._hop
+        self._hop = None  # what receivers inside the server publish meanwhile is not traced
 
         if publisher is None:
             # Marks of the server's own, which nobody outside it sees; see `Interest.answer_route`.
@@ -260,7 +285,7 @@ cdef class Delivery:
             )
 
         if source is not None or route.elsewhere is not None or route.links is not None:
-            return sent + self._forwarding.deliver(route, source, queues, origin, publisher, &m)
+            return sent + self._forwarding.deliver(route, source, queues, origin, publisher, &m, hop)
         for i in range(PyTuple_GET_SIZE(route.queues)):
             members_count = PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(route.queues, i))
             sent += writer.group(route, i, writer.pick(members_count), publisher, &m)

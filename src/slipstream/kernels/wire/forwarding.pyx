@@ -17,7 +17,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
-from slipstream.kernels.wire.msgwriter cimport Message, MessageWriter
+from slipstream.kernels.decimal cimport DIGITS
+from slipstream.kernels.wire.msgwriter cimport Message, MessageWriter, put_sizes
 from slipstream.kernels.wire.outbox cimport Outbox
 from slipstream.kernels.wire.receivers cimport (
     TO_GATEWAY, TO_HUB_LEAF, TO_ROUTE, TO_SPOKE, Elsewhere, Link, Route, Subscription,
@@ -57,8 +58,13 @@ cdef class Forwarding:
     def __cinit__(self, MessageWriter writer not None):
         self._writer = writer
 
-    cdef Py_ssize_t deliver(self, Route route, Link source, tuple queues, bytes origin, object publisher, Message *m) except -1:
-        """Queue groups and other servers, when there are any, or when the message came from one."""
+    cdef Py_ssize_t deliver(
+        self, Route route, Link source, tuple queues, bytes origin, object publisher, Message *m, object hop
+    ) except -1:
+        """Queue groups and other servers, when there are any, or when the message came from one.
+
+        `hop`: of a message that is traced, gives the copy for each link; else None.
+        """
         cdef Py_ssize_t sent = 0
         cdef Py_ssize_t i, count
         cdef unsigned long long ticket
@@ -82,7 +88,10 @@ cdef class Forwarding:
                 sub = <Subscription>PyTuple_GET_ITEM(route.links, i)
                 if goes(sub, source, origin, m):
                     alias = None if route.link_names is None else <bytes>route.link_names[i]
-                    sent += self._over(route, sub, source, None, alias, m)
+                    if hop is None:
+                        sent += self._over(route, sub, source, None, alias, m)
+                    else:
+                        sent += self._traced_over(route, sub, source, None, alias, m, hop)
             return sent
 
         targets = []
@@ -118,7 +127,10 @@ cdef class Forwarding:
             count = PyTuple_GET_SIZE(<tuple>route.queues[i])
             sent += self._writer.group(route, i, self._writer.pick(count), publisher, m)
         for target in targets:
-            sent += self._over(route, <Subscription>target[0], source, <bytes>target[1], <bytes>target[2], m)
+            if hop is None:
+                sent += self._over(route, <Subscription>target[0], source, <bytes>target[1], <bytes>target[2], m)
+            else:
+                sent += self._traced_over(route, <Subscription>target[0], source, <bytes>target[1], <bytes>target[2], m, hop)
         return sent
 
     cdef int _choose(
@@ -173,6 +185,28 @@ cdef class Forwarding:
                 return 0
         targets.append([chosen, group.queue + b" ", alias])
         return 0
+
+    cdef Py_ssize_t _traced_over(
+        self, Route route, Subscription sub, Link source, bytes queues, bytes alias, Message *m, object hop
+    ) except -1:
+        """One copy of a traced message, as `hop` gives it for this link; None: it does not leave."""
+        cdef char tail_room[2 * DIGITS + 4]
+        cdef char plain_room[DIGITS + 4]
+        cdef Message copy = m[0]
+        cdef bytes body
+        given = hop(sub)
+        if given is None:
+            return 0
+        copy.header_size, body = <tuple?>given
+        if copy.header_size <= 0 or copy.header_size > PyBytes_GET_SIZE(body):
+            raise ValueError("a traced message has a header, which is no longer than it")
+        copy.body = PyBytes_AS_STRING(body)
+        copy.size = PyBytes_GET_SIZE(body)
+        copy.tail = tail_room
+        copy.tail_size = put_sizes(tail_room, copy.header_size, copy.size)
+        copy.plain_tail = plain_room
+        copy.plain_size = put_sizes(plain_room, 0, copy.size - copy.header_size)
+        return self._over(route, sub, source, queues, alias, &copy)
 
     cdef Py_ssize_t _over(
         self, Route route, Subscription sub, Link source, bytes queues, bytes alias, Message *m

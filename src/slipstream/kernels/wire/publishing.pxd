@@ -5,6 +5,21 @@ from slipstream.kernels.wire.delivery cimport Delivery
 from slipstream.kernels.wire.interest cimport Interest
 from slipstream.kernels.wire.receivers cimport Route
 
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <string.h>
+    """
+    void *memmem(const void *haystack, size_t haystack_size, const void *needle, size_t needle_size)
+
+
+cdef inline bint asks_for_trace(const char *header, Py_ssize_t size) noexcept nogil:
+    """Whether a message names where its trace goes."""
+    return memmem(header, size, b"\r\nNats-Trace-Dest:", 18) != NULL
+
+
 cdef class Publishing:
     cdef object _sink
     cdef object _client

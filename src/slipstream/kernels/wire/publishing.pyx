@@ -24,15 +24,6 @@ from slipstream.kernels.wire.delivery cimport Delivery
 from slipstream.kernels.wire.interest cimport Interest
 from slipstream.kernels.wire.receivers cimport Route
 
-cdef extern from * nogil:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <string.h>
-    """
-    void *memmem(const void *haystack, size_t haystack_size, const void *needle, size_t needle_size)
-
 cdef enum:
     SUBJECT_CACHE_MAX = 4096
     # Longer subjects are decided each time: a cache of a client's making must not outgrow its connection.
@@ -61,10 +52,6 @@ cdef inline bint reserved_subject(Span subject) noexcept nogil:
     if subject.at[0] == b"$":
         return memcmp(subject.at, b"$GR.", 4) == 0 or (subject.size >= 5 and memcmp(subject.at, b"$NRG.", 5) == 0)
     return subject.at[0] == b"_" and subject.size >= 5 and memcmp(subject.at, b"_GR_.", 5) == 0
-
-
-cdef inline bint asks_for_trace(const char *header, Py_ssize_t size) noexcept nogil:
-    return memmem(header, size, b"\r\nNats-Trace-Dest:", 18) != NULL
 
 
 cdef inline bint names_a_schedule(const char *header, Py_ssize_t size) noexcept nogil:

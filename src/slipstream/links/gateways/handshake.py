@@ -21,9 +21,8 @@ import msgspec
 
 from slipstream.links.documents import LinkInfo
 
-__all__ = ["ALL_COMPLETE", "ALL_START", "GOSSIP", "PROTO", "GatewayConnect", "GatewayInfo"]
+__all__ = ["ALL_COMPLETE", "ALL_START", "GOSSIP", "GatewayConnect", "GatewayInfo"]
 
-PROTO: Final = 1
 # What a later INFO is about.
 GOSSIP: Final = 1
 ALL_START: Final = 2

@@ -145,7 +145,7 @@ class InboundGateway:
         """A message that the parser does not deliver by itself."""
         member = self._member(account)
         if member is not None:
-            member.arrived(self._host.hub.delivery, subject, reply, queues, None, header_size, body)
+            member.arrived(self._host.hub, subject, reply, queues, None, header_size, body)
 
     def on_peer_error(self, text: bytes) -> None:
         """The peer complains, and mostly ends the connection then."""

@@ -16,14 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.links.admission import PeerLogin, is_admitted
-from slipstream.links.documents import introduce
+from slipstream.links.documents import PROTO, introduce
 from slipstream.links.gateways.addresses import ADDRESS_MARK
 from slipstream.links.gateways.answers import AnswerWays
 from slipstream.links.gateways.handshake import (
     ALL_COMPLETE,
     ALL_START,
     GOSSIP,
-    PROTO,
     GatewayConnect,
     GatewayInfo,
 )
@@ -238,6 +237,7 @@ class Supercluster:
     def _begin_outbound(self, link: OutboundGateway, info: GatewayInfo) -> bool:
         options, address = self._options, link.address
         link.remote_id, link.end.remote_name = info.server_id, info.server_name
+        link.end.understands_traces = info.understands_traces
         user, password = (address.user, address.password) if address.user else (options.user, options.password)
         connect = GatewayConnect(
             user=user,

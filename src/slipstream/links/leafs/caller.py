@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.errors import ConfigError
-from slipstream.links.documents import SubjectLists
-from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo
+from slipstream.links.documents import PROTO, SubjectLists
+from slipstream.links.leafs.handshake import LeafConnect, LeafInfo
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.units import SECOND_NS
@@ -73,6 +73,7 @@ class LeafCaller:
             return
         link.nonce = info.nonce
         link.named(info.server_name or info.server_id, info.cluster, info.domain)
+        link.end.understands_traces = info.understands_traces
         link.link.headers = info.headers and not self._hub.options.no_header_support
         link.answers_connect = info.info_on_connect
         remote.learn(info.leafnode_urls or [], info.ws_connect_urls or [])
@@ -90,7 +91,7 @@ class LeafCaller:
             isolate=options.request_isolation,
             compress_mode=link.end.compression,
             remote_account=remote.account,
-            protocol=LEAF_PROTO,
+            protocol=PROTO,
         )
         problem = self._edge.sign_in(link, connect)
         if problem is not None:

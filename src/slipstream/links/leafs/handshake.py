@@ -16,9 +16,7 @@ import msgspec
 
 from slipstream.links.documents import LinkInfo, SubjectLists
 
-__all__ = ["LEAF_PROTO", "LeafConnect", "LeafInfo"]
-
-LEAF_PROTO = 1  # version of the protocol between servers: without traces of messages
+__all__ = ["LeafConnect", "LeafInfo"]
 
 
 class LeafInfo(LinkInfo, kw_only=True):

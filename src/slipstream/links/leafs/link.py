@@ -25,6 +25,7 @@ from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.rights import Rights
 from slipstream.protocol.texts import CloseReason, error_line
+from slipstream.routing.trace import Source
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -144,6 +145,11 @@ class LeafLink:
         if self._rights.may_respond:
             parser.arrivals.verdicts = None  # an answer is allowed once
         parser.arrivals.admit(b"", account.interest, self.member)
+        self.heed_traces()
+
+    def heed_traces(self) -> None:
+        """Look at requests with W3C headers, if the account traces these: the account at the other end need not."""
+        self.parser.arrivals.traceparents = self.account is not None and self.account.msg_trace is not None
 
     def begin(self, interest: LeafInterest) -> None:
         """The handshake is over: take messages and interest from now on."""
@@ -270,20 +276,22 @@ class LeafLink:
         header_size: int,
         body: bytes,
     ) -> None:
-        """A message whose mapping is drawn anew each time."""
-        assert self.account is not None
+        """A message whose mapping is drawn anew each time, or one that is traced."""
+        assert self.account is not None and self.member is not None
         found = self._host.mapped_route(self.account, subject)
         if found is None:
             return
+        published = subject
         subject, route = found
-        if queues is None:
+        if queues is None and subject != published:
             # The peer could not know the groups that a mapping leads to.
             groups = [members[0].queue for members in route.queues]
             groups += [group.queue for group in route.elsewhere or () if group.queue not in groups]
             queues = tuple(group for group in groups if group is not None)
-        self._host.hub.delivery.deliver_arrived(
-            route, self.link, self.member, queues, origin, subject, reply, header_size, body
-        )
+        hub, source = self._host.hub, Source(self.link, queues, origin)
+        if header_size and hub.trace_arrival(self.member, source, published, subject, route, reply, header_size, body):
+            return
+        hub.delivery.deliver_arrived(route, self.link, self.member, queues, origin, subject, reply, header_size, body)
 
     def on_peer_error(self, text: bytes) -> None:
         """The peer complains, and mostly ends the link then."""

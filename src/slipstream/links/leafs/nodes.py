@@ -20,11 +20,11 @@ from slipstream.errors import ConfigError
 from slipstream.kernels.wire.receivers import SPOKE_LEAF
 from slipstream.links.compressing import Compressing
 from slipstream.links.compression import AUTO, NOT_SUPPORTED, OFF, configured_mode
-from slipstream.links.documents import SubjectLists, introduce, subject_lists
+from slipstream.links.documents import PROTO, SubjectLists, introduce, subject_lists
 from slipstream.links.leafs.caller import SPACES, LeafCaller
 from slipstream.links.leafs.crossing import Crossing
 from slipstream.links.leafs.door import LeafDoor
-from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo
+from slipstream.links.leafs.handshake import LeafConnect, LeafInfo
 from slipstream.links.leafs.interest import LeafInterest
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.wants import LeafWants
@@ -116,6 +116,7 @@ class LeafNodes:
             elif identity is not None and not self._door.still_holds(identity):
                 link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
             elif link.interest is not None:
+                link.heed_traces()
                 self.hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
 
     def accounts_changed(self, names: Iterable[str]) -> None:
@@ -159,7 +160,7 @@ class LeafNodes:
         options = self.hub.options
         tls = options.leafnodes.tls
         info = LeafInfo(
-            proto=LEAF_PROTO,
+            proto=PROTO,
             host=self.host,
             port=self.port,
             auth_required=True,
@@ -182,6 +183,7 @@ class LeafNodes:
             link.refuse(CloseReason.WRONG_PORT, LEAF_PORT_ERROR)
             return
         link.end.remote_name, link.remote_version = connect.name, connect.version
+        link.end.understands_traces = connect.protocol >= PROTO
         if not link.end.compression:
             is_old = connect.compress_mode in ("", NOT_SUPPORTED)
             link.end.compression = NOT_SUPPORTED if is_old else OFF

@@ -20,12 +20,10 @@ __all__ = [
     "GOSSIP_DEFAULT",
     "GOSSIP_DISABLED",
     "GOSSIP_OVERRIDE",
-    "PROTO",
     "RouteConnect",
     "RouteInfo",
 ]
 
-PROTO = 1  # version of the protocol between servers: with accounts and changes of INFO
 # What a server that is told of another one does with that: pass it on once, never, or always.
 GOSSIP_DEFAULT, GOSSIP_DISABLED, GOSSIP_OVERRIDE = 0, 1, 2
 

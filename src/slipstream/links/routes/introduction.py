@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slipstream.links.compression import NOT_SUPPORTED, configured_mode
-from slipstream.links.documents import introduce, subject_lists
-from slipstream.links.routes.handshake import PROTO, RouteConnect, RouteInfo
+from slipstream.links.documents import PROTO, introduce, subject_lists
+from slipstream.links.routes.handshake import RouteConnect, RouteInfo
 
 if TYPE_CHECKING:
     from slipstream.links.routes.link import RouteLink

@@ -237,7 +237,7 @@ class RouteLink:
             return
         member = self._member(account)
         if member is not None:
-            member.arrived(self._host.hub.delivery, subject, reply, queues, origin, header_size, body)
+            member.arrived(self._host.hub, subject, reply, queues, origin, header_size, body)
 
     def on_peer_error(self, text: bytes) -> None:
         """The peer complains, and mostly ends the route then."""

@@ -247,6 +247,7 @@ class Mesh:
             return  # the peer says it all again, compressed
         link.info = info
         link.remote_id, link.end.remote_name = info.server_id, info.server_name
+        link.end.understands_traces = info.understands_traces
         if link.solicited:
             link.link.headers = info.headers and not self.hub.options.no_header_support
         elif info.route_account:
