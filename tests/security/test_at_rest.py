@@ -141,6 +141,44 @@ def test_the_key_is_changed(ours: Launcher, tmp_path: Path, cipher: str) -> None
         ours.fresh(config(tmp_path, f'key: "{KEY}"'))
 
 
+def test_the_key_is_changed_while_the_server_runs(ours: Launcher, tmp_path: Path) -> None:
+    """Clients stay, nothing is lost, the key before opens nothing any more; one that does not fit changes nothing."""
+    first, second = f'key: "{KEY}", cipher: aes', 'key: "the-key-that-comes-after-the-first", cipher: aes'
+    server = ours.fresh(config(tmp_path, first))
+    fill(server)
+    with slipstream.connect(url_of(server)) as client:
+        stream = client.jetstream().stream("PLAINSTREAM")
+        for wrong in (f'{second}, prev_key: "neither-this-nor-that"', second, ""):
+            server.reload(config(tmp_path, wrong))
+            assert "the encryption key of JetStream stays" in server.log_lines[-1]
+            assert stream.info()["state"]["messages"] == 300
+        server.reload(config(tmp_path, f'{second}, prev_key: "{KEY}"'))
+        assert any("Changed the encryption key of" in line for line in server.log_lines)
+        client.jetstream().publish("plainorders.5", b"plainpayload" * 30)
+        assert stream.info()["state"]["messages"] == 301
+        consumer = stream.consumer("plainconsumer")
+        assert len(consumer.fetch(5, timeout=5)) == 5
+        starts = sum("to start JetStream" in line for line in server.log_lines)
+        server.reload(config(tmp_path, second))
+        assert sum("to start JetStream" in line for line in server.log_lines) == starts == 2, "nothing was to be done"
+        stream.delete_message(301)
+    assert is_filled(server)
+    server.kill()
+    assert readable(tmp_path) == []
+    with pytest.raises(ServerStartError, match="another key"):
+        ours.fresh(config(tmp_path, first))
+    assert is_filled(ours.fresh(config(tmp_path, second)))
+
+
+def test_it_is_turned_on_by_a_reload(ours: Launcher, tmp_path: Path) -> None:
+    server = ours.fresh(config(tmp_path, "max_mem: 1G") + "\nhttp: -1")
+    fill(server)
+    server.reload(config(tmp_path, f'max_mem: 1G, key: "{KEY}"') + "\nhttp: -1")
+    until_done(server)
+    assert readable(tmp_path) == []
+    assert is_filled(server)
+
+
 def test_the_key_that_signs_checkpoints(ours: Launcher, tmp_path: Path) -> None:
     """It is sealed, told to nobody, and the same after another main key."""
 

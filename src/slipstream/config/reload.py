@@ -5,7 +5,7 @@ connected becomes an action, grouped by the part of the server that has to act; 
 nothing at all is changed. Refusals are worded like nats-server's, with its names of the options.
 
 Some options can be reloaded here that nats-server refuses to: `max_pending`, `max_subscriptions`, rotation of the log
-file, and the lame duck times.
+file, the lame duck times, and the keys of encryption at rest (not on servers of a cluster).
 """
 
 from __future__ import annotations
@@ -139,6 +139,9 @@ _GO_NAMES: Final = {
     "mqtt": "MQTT",
 }
 _JETSTREAM_SIZES: Final = ("jetstream.max_memory_store", "jetstream.max_file_store")
+_JETSTREAM_KEYS: Final = frozenset(
+    f"jetstream.{field}" for field in ("key", "key_file", "key_command", "prev_key", "decrypt", "cipher")
+)
 _UNSET: Final = -1  # a size that the file does not say
 _BLOCKS: Final = ("websocket", "http_api", "leafnodes", "jetstream", "cluster", "gateway", "mqtt")
 
@@ -243,6 +246,8 @@ def _reloads_jetstream(name: str, before: object, after: object, old: Options, n
     """Whether a change of JetStream's block can be made: switching it on and off, and allowing it more."""
     if name == "jetstream.enabled":
         return True
+    if name in _JETSTREAM_KEYS:
+        return not new.replicates
     if not old.jetstream.enabled or not new.jetstream.enabled:
         return name == "jetstream.store_dir" or name in _JETSTREAM_SIZES
     grows = isinstance(before, int) and isinstance(after, int) and _UNSET < before < after

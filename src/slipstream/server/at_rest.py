@@ -23,7 +23,14 @@ from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.forms import is_sealed_file, walk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
-from slipstream.jetstream.store.sealed.marker import MARKER, MarkState, check_keys, remove_mark, write_mark
+from slipstream.jetstream.store.sealed.marker import (
+    MARKER,
+    KeyPlan,
+    MarkState,
+    check_keys,
+    remove_mark,
+    write_mark,
+)
 from slipstream.jetstream.store.sealed.rotation import rotate
 from slipstream.server.storage import CLUSTER_DIRECTORY
 
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from slipstream.config.jetstream_options import JetStreamOptions
     from slipstream.jetstream.store.file.disk import Disk
 
-__all__ = ["AtRest", "KeysAtRest", "fitting_key", "main_key"]
+__all__ = ["AtRest", "KeysAtRest", "asks_for_other_keys", "fitting_key", "main_key"]
 
 SERVER_KEY_FILE: Final = "SERVER.nk"
 _DEPTH_OF_PARTS: Final = 3  # root, account, staging, stream
@@ -190,11 +197,9 @@ def fitting_key(
     Raises:
         StorageFault: it is not, or cannot be had; nothing was changed.
     """
-    key = main_key(options)
-    previous = MainKey(options.prev_key.encode(), AtRestCipher.AES) if options.prev_key else None
     accounts = list(accounts)
     try:
-        plan = check_keys(disk, root, key, previous, has_streams=has_streams, decrypts=options.decrypt)
+        key, previous, plan = _planned(options, disk, root, has_streams=has_streams)
         if plan.rotates:
             assert key is not None and previous is not None
             log("INF", "Changing the encryption key of the streams")
@@ -217,6 +222,34 @@ def fitting_key(
     except OSError as error:
         raise StorageFault(str(error), path=root) from error
     return keys
+
+
+def asks_for_other_keys(
+    options: JetStreamOptions, disk: Disk, root: str, now: KeysAtRest | None, *, has_streams: bool
+) -> bool:
+    """Whether a directory that is used with the keys of `now` is to have others, or none. Changes nothing.
+
+    Raises:
+        StorageFault: it cannot be used with those of the options.
+    """
+    try:
+        key, _, plan = _planned(options, disk, root, has_streams=has_streams)
+    except OSError as error:
+        raise StorageFault(str(error), path=root) from error
+    wanted = plan.opener if options.decrypt else key
+    if wanted is None or now is None:
+        return (wanted is None) != (now is None)
+    turns = options.decrypt != (now.state is MarkState.DECRYPTING)
+    return plan.rotates or turns or (wanted.id, wanted.cipher) != (now.key.id, now.key.cipher)
+
+
+def _planned(
+    options: JetStreamOptions, disk: Disk, root: str, *, has_streams: bool
+) -> tuple[MainKey | None, MainKey | None, KeyPlan]:
+    """The key, the one before, and what is to be done with a directory, given these."""
+    key = main_key(options)
+    previous = MainKey(options.prev_key.encode(), AtRestCipher.AES) if options.prev_key else None
+    return key, previous, check_keys(disk, root, key, previous, has_streams=has_streams, decrypts=options.decrypt)
 
 
 def main_key(options: JetStreamOptions) -> MainKey | None:

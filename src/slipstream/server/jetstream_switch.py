@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slipstream.config.options import GLOBAL_ACCOUNT
-from slipstream.errors import StorageFault
+from slipstream.errors import ConfigError, StorageFault
 from slipstream.server.errors import StartError
 
 if TYPE_CHECKING:
+    from slipstream.config.options import Options
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.at_rest import KeysAtRest
     from slipstream.server.declared_streams import DeclaredStreams
@@ -31,6 +32,7 @@ class JetStreamSwitch:
         self.door: JetStreamDoor | None = None  # where JetStream will be
         self._storage: Storage | None = None
         self._key: KeysAtRest | None = None  # of encryption at rest
+        self._rekeys = False  # the options of a reload ask for other keys
         self._declared: DeclaredStreams | None = None  # while it is made what is declared
 
     def start(self, operators: OperatorMode | None) -> None:
@@ -113,10 +115,33 @@ class JetStreamSwitch:
             self._storage = None
         self._server.hub.jetstream = False
 
+    def prepare(self, options: Options) -> None:
+        """Before a reload: whether what is stored can be used with these options.
+
+        Raises:
+            ConfigError: it is encrypted with other keys than they have.
+        """
+        self._rekeys = False
+        storage, jetstream = self._storage, options.jetstream
+        if storage is None or not jetstream.enabled or not (self._key or jetstream.encrypts or jetstream.decrypt):
+            return
+        from slipstream.jetstream.store.file.real_disk import RealDisk
+        from slipstream.server.at_rest import asks_for_other_keys
+
+        try:
+            self._rekeys = asks_for_other_keys(
+                jetstream, RealDisk(), storage.directory, self._key, has_streams=self.runner is not None
+            )
+        except StorageFault as error:
+            raise ConfigError(f"the encryption key of JetStream stays: {error}") from error
+
     def reload(self, operators: OperatorMode | None) -> None:
-        """Switch it on or off as the options say now, or let it take over what changed."""
+        """Switch it on or off as the options say now, or let it take over what changed.
+
+        Another key of encryption at rest is taken over by closing all streams and opening them again (ADR 66).
+        """
         self.finish_start()
-        if self.runner is not None and self._server.options.jetstream.enabled:
+        if self.runner is not None and self._server.options.jetstream.enabled and not self._rekeys:
             self.runner.reload()
             self._begin_declared()
             return

@@ -280,8 +280,10 @@ class Server:
         """Use other options as far as that is possible while running; the caller has checked that it is.
 
         Raises:
-            ConfigError: accounts do not fit together, or a certificate cannot be used; nothing has changed then.
+            ConfigError: accounts do not fit together, a certificate or an encryption key cannot be used; nothing has
+                changed then.
         """
+        self.jetstream_switch.prepare(options)
         change_listeners = self.listeners.prepare(options)
         self.hub.reload(options)
         before, self.options = self.options, options
