@@ -188,7 +188,7 @@ def test_by_the_command_line(streams: Streams, client: BulkClient, tmp_path: Pat
             kind,
             "--force",
             "--record",
-            "records",
+            str(tmp_path / "records"),
         )
         assert "Messages of the table: 2" in cli.call(*command).stdout
         done = cli.json(*command, "--table-only", "--json")
