@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from campaigns import store_runs
-from campaigns.figures import Campaign, Figures
+from campaigns.figures import Campaign, Figures, Parts, in_one
 
 
 def model(steps: int) -> Figures:
@@ -248,63 +248,6 @@ def injection(calls_of_each: int) -> Figures:
     )
 
 
-def raft(seeds: int) -> Figures:
-    """A Raft group over a plain log and over the store's, whole replicas in a storm, seed by seed, and mutants that the
-    same checks must catch."""
-    from support.move_world import MovingStorm
-    from support.raft_sim import Mutant, RaftSim, Violation  # needs the Raft core, which not everybody has built
-    from support.raft_store_sim import StoreMutant, StoreSim
-    from support.replica_world import Storm
-
-    broken: list[str] = []
-    acked = elections = stored = read = moves = 0
-    for seed in range(seeds):
-        for kind in (RaftSim, StoreSim):
-            try:
-                sim = kind(seed, nodes=5 if seed % 5 == 0 else 3).run()
-            except Violation as violation:
-                broken.append(f"{kind.__name__}: {violation}")
-                continue
-            acked += len(sim.acked)
-            elections += len(sim.leaders)
-        nodes, limited = 5 if seed % 5 == 0 else 3, {"padding": 3000, "max_msgs": 5} if seed % 2 else {}
-        try:
-            storm = Storm(seed, nodes=nodes, steps=200, **limited).run()
-            moving = MovingStorm(seed, steps=200, copies=1 if seed % 4 == 0 else 3, **limited).run()
-        except AssertionError as error:
-            broken.append(f"Storm {seed}: {error}")
-            continue
-        stored += len(storm.acked) + len(moving.acked)
-        read += storm.read + moving.read
-        moves += moving.moves
-    caught: dict[Mutant | StoreMutant, int] = dict.fromkeys((*Mutant, *StoreMutant), 0)
-    tried = min(max(seeds, 40), 1_000)
-    for mutant in caught:
-        for seed in range(tried):
-            try:
-                if isinstance(mutant, Mutant):
-                    RaftSim(seed, mutant=mutant).run()
-                else:
-                    StoreSim(seed, mutant=mutant).run()
-            except Violation:
-                caught[mutant] += 1
-    return Figures(
-        {
-            "seeds": seeds,
-            "entries acknowledged": acked,
-            "leaders elected": elections,
-            "publishes acknowledged by whole replicas": stored,
-            "reads of them": read,
-            "wishes for other servers": moves,
-            "seeds that failed": len(broken),
-        },
-        broken,
-        f"of {tried} seeds each, "
-        + ", ".join(f"{count} notice that {mutant.value}" for mutant, count in caught.items()),
-        all(caught.values()),
-    )
-
-
 def clusters(histories: int) -> Figures:
     """Random histories of clusters."""
     from campaigns.clusters import cluster_histories
@@ -326,19 +269,45 @@ def partitions(count: int) -> Figures:
     return partitions(count)
 
 
-def replicated(runs: int) -> Figures:
+def raft_part(seeds: range) -> Figures:
+    """Seeds of simulated groups."""
+    from campaigns.raft_seeds import raft_seeds  # needs the Raft core, which not everybody has built
+
+    return raft_seeds(seeds)
+
+
+def raft_control() -> Figures:
+    """Simulated groups that break a promise."""
+    from campaigns.raft_seeds import raft_mutants
+
+    return raft_mutants()
+
+
+def replicated_part(seeds: range) -> Figures:
     """Clusters of real processes in trouble."""
     from campaigns.replicated import replicated_runs
 
-    return replicated_runs(runs)
+    return replicated_runs(seeds)
+
+
+def replicated_control() -> Figures:
+    """A cluster whose streams have one copy."""
+    from campaigns.replicated import replicated_control
+
+    return replicated_control()
+
+
+_REPLICAS = ("src/slipstream/jetstream", "src/slipstream/kernels", "src/slipstream/replication", "raft")
+"""What decides how replicas agree."""
 
 
 CAMPAIGNS = {
     "raft": Campaign(
         "Agreement of replicas",
         "One leader a term, one entry an index, nothing acknowledged lost, whatever network, power and clocks do.",
-        raft,
+        in_one(raft_part, raft_control),
         100_000,
+        Parts(raft_part, raft_control, (*_REPLICAS, "tests/support", "tests/campaigns")),
     ),
     "linearizable": Campaign(
         "One order of events",
@@ -436,8 +405,9 @@ CAMPAIGNS = {
         "Replicated streams on real processes",
         "Nothing acknowledged is lost, doubled or different on any server, and a bucket has one order of events, while "
         "servers are killed, stopped and cut off.",
-        replicated,
+        in_one(replicated_part, replicated_control),
         100,
+        Parts(replicated_part, replicated_control, ("src", "raft", "tests/campaigns")),
     ),
     "clusters": Campaign(
         "Topologies whose links break",

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import click
 import pytest
 
 from campaigns.at_rest import damage, prepared
 from campaigns.deaths import SHORT_WINDOW_NS, Deaths, readable
 from campaigns.disk_errors import every_call, without_syncs
 from campaigns.edge import edge_days
+from campaigns.figures import Campaign, Figures, Parts, in_one
 from campaigns.hostile import ATTACKS, Hostile
 from campaigns.partitions import control_is_noticed, part_and_heal
 from campaigns.runs import CAMPAIGNS
@@ -87,11 +92,59 @@ def test_what_a_tenant_costs_would_be_noticed(tmp_path: Path) -> None:
     assert Hostile(tmp_path, limited=False).attacked(ATTACKS["open_batches"]).broken
 
 
-def test_the_page_of_proofs_is_made_from_the_figures() -> None:
+def prove_tool() -> ModuleType:
     tool = importlib.util.spec_from_file_location("prove", ROOT / "tools" / "prove.py")
     assert tool is not None and tool.loader is not None
     prove = importlib.util.module_from_spec(tool)
     tool.loader.exec_module(prove)
+    return prove
+
+
+def test_parts_add_up_until_their_sources_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prove = prove_tool()
+    for name, value in (("ROOT", tmp_path), ("FIGURES", tmp_path / "f.json"), ("PAGE", tmp_path / "f.md")):
+        monkeypatch.setattr(prove, name, value)
+    controls: list[int] = []
+
+    def part(seeds: range) -> Figures:
+        return Figures({"seeds": len(seeds), "sum": sum(seeds), "slowest, s": float(max(seeds))})
+
+    def control() -> Figures:
+        controls.append(1)
+        return Figures({}, [], "broken on purpose: noticed", True)
+
+    def commit(content: str) -> str:
+        (tmp_path / "source.py").write_text(content)
+        words = ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x"]
+        subprocess.run(["git", "add", "source.py"], cwd=tmp_path, check=True)
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+        return prove._git("rev-parse", "--short", "HEAD")  # type: ignore[no-any-return]
+
+    def run(count: int) -> dict[str, Any]:
+        entry: dict[str, Any] = prove._next_part("x", campaign, count, 1)
+        prove._keep("x", entry, ["x"])
+        return entry
+
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    campaign = Campaign("X", "It holds.", in_one(part, control), 10, Parts(part, control, ("source.py",)))
+    first = commit("one")
+    assert run(3)["counts"] == {"seeds": 3, "sum": 0 + 1 + 2, "slowest, s": 2.0}
+    second = commit("one")  # of something else
+    entry = run(2)
+    assert entry["counts"] == {"seeds": 5, "sum": 3 + 3 + 4, "slowest, s": 4.0}
+    assert entry["commit"] == f"{first}, {second}" and entry["control_found"] and len(controls) == 1
+    assert f"{first}, {second}" in (tmp_path / "f.md").read_text()
+
+    (tmp_path / "source.py").write_text("two")
+    with pytest.raises(click.ClickException, match="not committed"):
+        run(1)
+    third = commit("two")
+    entry = run(1)
+    assert entry["counts"]["seeds"] == 1 and entry["commit"] == third and len(controls) == 2
+
+
+def test_the_page_of_proofs_is_made_from_the_figures() -> None:
+    prove = prove_tool()
     figures = json.loads((ROOT / "docs" / "proofs.json").read_text())
     assert (ROOT / "docs" / "proofs.md").read_text() == prove.page(figures)
     assert set(figures) <= set(CAMPAIGNS)
