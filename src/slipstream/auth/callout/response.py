@@ -137,9 +137,11 @@ def end_of(user: UserClaims, rights: RightsClaim, question: Question, now_ns: in
     """When the connection of a user ends, 0: not by itself; after the last checks of whether it may begin.
 
     Raises:
-        CalloutRefusal: not now, not from there, or not by this kind of connection.
+        CalloutRefusal: not now, not from there, not directly, or not by this kind of connection.
     """
     about = quote(question.account)
+    if rights.proxy_required and not question.proxied:
+        raise CalloutRefusal("proxy connection required")
     left_ns = remaining_ns(rights, now_ns, zones)
     if left_ns is None:
         raise CalloutRefusal(f"authorized user on account {about} outside of valid connect times")

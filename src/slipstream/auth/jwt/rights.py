@@ -22,20 +22,19 @@ _INT32_MAX: Final = 2**31 - 1
 
 def permissions_of(rights: RightsClaim | DefaultPermissions) -> PermissionsOptions | None:
     """What a token allows; None when it says nothing about that."""
-    publish, subscribe = _subjects(rights.pub), _subjects(rights.sub)
+    publish, subscribe = _subjects(rights.pub, rights.pub.allow), _subjects(rights.sub, rights.sub.allow or None)
     responses = None if rights.resp is None else ResponsePermissionOptions(rights.resp.max, rights.resp.ttl)
     if publish is None and subscribe is None and responses is None:
         return None
     return PermissionsOptions(publish, subscribe, responses)
 
 
-def _subjects(permission: Permission) -> SubjectPermissionOptions | None:
-    # An empty list says nothing in a token, other than in a configuration.
+def _subjects(permission: Permission, allow: list[str] | None) -> SubjectPermissionOptions | None:
+    # Two empty lists say nothing in a token, other than in a configuration. Beside a deny, an empty list of what may
+    # be published allows nothing; one of what may be subscribed to says nothing. nats-server tells them apart so.
     if not permission.allow and not permission.deny:
         return None
-    return SubjectPermissionOptions(
-        allow=tuple(permission.allow) if permission.allow else None, deny=tuple(permission.deny or ())
-    )
+    return SubjectPermissionOptions(allow=None if allow is None else tuple(allow), deny=tuple(permission.deny or ()))
 
 
 def clamped(limit: int) -> int:

@@ -38,18 +38,25 @@ def fill(template: RightsClaim, user: UserClaims, account: AccountClaims) -> Rig
     Raises:
         UserTemplateError: a deny entry or an unknown field cannot be filled in, or there would be too many subjects.
     """
-    filled = msgspec.structs.replace(
-        template, pub=_permission(template.pub, user, account), sub=_permission(template.sub, user, account)
-    )
-    return filled
+    publish = _permission(template.pub, user, account, words=1)
+    subscribe = _permission(template.sub, user, account, words=2)
+    return msgspec.structs.replace(template, pub=publish, sub=subscribe)
 
 
-def _permission(permission: Permission, user: UserClaims, account: AccountClaims) -> Permission:
+def _permission(permission: Permission, user: UserClaims, account: AccountClaims, *, words: int) -> Permission:
     allow = _entries(permission.allow, user, account, must_fit=False)
     deny = _entries(permission.deny, user, account, must_fit=True)
+    # Nobody checked the template of a scope: what is no subject allows nothing, and denied it refuses the login later.
+    allow = allow and [entry for entry in allow if _is_right(entry, words)]
     if permission.allow and not allow:
         deny = [*(deny or ()), ">"]
     return Permission(allow, deny)
+
+
+def _is_right(entry: str, words: int) -> bool:
+    """Whether this is a subject; with two words, also one with a queue group."""
+    found = entry.encode("utf-8", "surrogatepass").split(b" ")
+    return len(found) <= words and all(map(is_valid_subscription, found))
 
 
 def _entries(
@@ -87,7 +94,8 @@ def _values(field: str, entry: str, user: UserClaims, account: AccountClaims, *,
             return [user.nats.issuer_account]
     for prefix, tags in (("tag(", user.nats.tags), ("account-tag(", account.nats.tags)):
         if operation.lower().startswith(prefix) and operation.endswith(")"):
-            name = operation[len(prefix) : -1]
+            # Spelled in capitals, nats-server takes the function itself for a part of the tag's name: there is none.
+            name = operation[len(prefix) : -1] if operation.startswith(prefix) else operation[:-1]
             start = f"{name.lower()}:"
             values = [tag.removeprefix(start) for tag in tags or () if tag.startswith(start)]
             if not values and must_fit:

@@ -318,14 +318,23 @@ def _folded(kind: Any, value: Any) -> Any:
     arguments = get_args(kind)
     origin = get_origin(kind)
     if origin is list and isinstance(value, list):
-        # A null among texts is an empty text for Go.
-        return [("" if arguments[0] is str else None) if v is None else _folded(arguments[0], v) for v in value]
+        return [_nothing(arguments[0]) if v is None else _folded(arguments[0], v) for v in value]
     if origin is dict and isinstance(value, dict):
-        return {key: _folded(arguments[1], entry) for key, entry in value.items() if entry is not None}
+        return {key: _nothing(arguments[1]) if v is None else _folded(arguments[1], v) for key, v in value.items()}
     inner = [argument for argument in arguments if argument is not type(None)]
     if origin is not list and origin is not dict and len(inner) == 1 and len(arguments) == 2:
         return _folded(inner[0], value)
     return value
+
+
+def _nothing(kind: Any) -> Any:
+    """What a null in a list or a map is for Go: the zero value, where there can be no null."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return {}
+    if kind is str:
+        return ""
+    origin = get_origin(kind)
+    return [] if origin is list else 0 if kind is int else None
 
 
 def _field(name: str, expected: Any, value: Any) -> Any:

@@ -81,6 +81,8 @@ class TokenVerifier:
             return NeedsAccount(user.account)
         try:
             rights = self._rights(user, account)
+            if rights.proxy_required and not proxied:
+                return PROXY_REQUIRED
             self._check(user, rights, account, credentials, peer)
             left_ns = remaining_ns(rights, now_ns, self._zones)
             if left_ns is None:

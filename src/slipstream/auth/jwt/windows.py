@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, TypeAlias
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from slipstream.units import SECOND_NS
 
@@ -18,6 +18,7 @@ __all__ = ["Zones", "is_from", "remaining_ns", "seconds_of_day"]
 Zones: TypeAlias = "Callable[[str], tzinfo | None]"
 
 _LENGTH = len("15:04:05")
+_MAPPED_BITS: Final = 96  # before the IPv4 address in an IPv6 one
 
 
 def is_from(networks: Sequence[str] | None, ip: str) -> bool:
@@ -28,9 +29,24 @@ def is_from(networks: Sequence[str] | None, ip: str) -> bool:
         # A socket that hears both families shows IPv4 addresses inside IPv6.
         address = ip_address(ip.partition("%")[0])
         address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in ip_network(network, strict=False) for network in networks)
+        return any(address in _network(network) for network in networks)
     except ValueError:
         return False
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    """A network with its length: an address alone is none, and IPv4 inside IPv6 is IPv4.
+
+    Raises:
+        ValueError: it is no network.
+    """
+    if "/" not in text:
+        raise ValueError(text)
+    network = ip_network(text, strict=False)
+    inside = getattr(network.network_address, "ipv4_mapped", None)
+    if inside is None or network.prefixlen < _MAPPED_BITS:
+        return network
+    return IPv4Network((inside, network.prefixlen - _MAPPED_BITS))
 
 
 def remaining_ns(rights: RightsClaim, now_ns: int, zones: Zones) -> int | None:
