@@ -9,7 +9,7 @@ from pathlib import Path
 import nats
 import pytest
 
-from support.clusters import DEADLINE, HAS_NATS_SERVER, Node, connected, heard_by_all
+from support.clusters import DEADLINE, HAS_NATS_SERVER, Node, connected, heard_by_all, until
 from support.config_loading import loaded
 from support.ports import free_port
 from support.superclusters import supercluster
@@ -192,3 +192,69 @@ async def test_an_answer_finds_the_server_that_asked_whatever_is_known_of_its_in
                 await client.close()
         for client in (*responders, *seen):
             await client.close()
+
+
+async def answer_to_login(port: int) -> str:
+    """What a client of the account with a limit hears: PONG, or why not."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        await reader.readline()
+        writer.write(b'CONNECT {"user":"few","pass":"few","verbose":false}\r\nPING\r\n')
+        while (line := (await reader.readline()).decode()).startswith("INFO"):
+            pass
+        return line.strip()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("kinds", ["n-n", "o-o", "oo-n", "nn-o"])
+async def test_connections_of_an_account_are_counted_over_all_clusters(kinds: str, tmp_path: Path) -> None:
+    """As many may connect as there are servers, wherever: one more is refused, until one has gone."""
+    needs(kinds)
+    count = len(kinds.replace("-", ""))
+    limited = f"FEW {{ users: [{{ user: few, password: few }}], limits {{ max_connections: {count} }} }}"
+    more = ACCOUNTS.replace("accounts {", f"accounts {{ {limited}", 1)
+    async with supercluster(kinds, tmp_path, more=more) as whole:
+        await whole.connected("SYS")
+        systems = [await connected(member.url, user="sys", password="sys") for member in whole.members]
+        told: list[set[str]] = [set() for _ in systems]
+        for number, client in enumerate(systems):
+
+            async def hear(message: nats.aio.msg.Msg, number: int = number) -> None:
+                event = json.loads(message.data)
+                if event["conns"] == 1:
+                    told[number].add(event["server"]["name"])
+
+            await client.subscribe("$SYS.ACCOUNT.FEW.SERVER.CONNS", cb=hear)
+        await heard_by_all(systems)
+        inside = [await connected(member.url, user="few", password="few") for member in whole.members]
+        # A server knows what a client of it has heard.
+        await until(lambda: all(len(one) == count for one in told), "all servers know of all")
+        for member in whole.members:
+            assert (
+                "maximum account active connections exceeded"
+                in (await answer_to_login(member.node.client_port)).lower()
+            )
+        await inside[0].close()
+        async with asyncio.timeout(DEADLINE):
+            while await answer_to_login(whole[-1].node.client_port) != "PONG":
+                await asyncio.sleep(0.1)
+        for client in (*inside[1:], *systems):
+            await client.close()
+
+
+async def test_a_cluster_that_goes_takes_its_connections_with_it(tmp_path: Path) -> None:
+    limited = "FEW { users: [{ user: few, password: few }], limits { max_connections: 1 } }"
+    more = ACCOUNTS.replace("accounts {", f"accounts {{ {limited}", 1)
+    async with supercluster("o-o", tmp_path, more=more) as whole:
+        await whole.connected("SYS")
+        inside = await connected(whole[1].url, user="few", password="few")
+        async with asyncio.timeout(DEADLINE):
+            while await answer_to_login(whole[0].node.client_port) == "PONG":
+                await asyncio.sleep(0.05)
+        await whole[1].node.stop()
+        await inside.close()
+        async with asyncio.timeout(DEADLINE):
+            while await answer_to_login(whole[0].node.client_port) != "PONG":
+                await asyncio.sleep(0.05)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.kernels.wire.receivers import ROUTE, Presence, Subscription
+from slipstream.kernels.wire.receivers import GATEWAY, ROUTE, Presence, Subscription
 from slipstream.links.gateways.addresses import Address
 from slipstream.routing.trace import Source
 from slipstream.subjects.outside import outside_only
@@ -132,6 +132,11 @@ class LinkMember:
     def is_route(self) -> bool:
         """Whether it is a server of the same cluster, which has answered its clients itself."""
         return self._link.kind == ROUTE
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether it is a server of another cluster."""
+        return self._link.kind == GATEWAY
 
     def grants(self, subject: bytes) -> bool:
         """Whether it may publish to a subject; rights of a route's clients were checked there."""

@@ -18,6 +18,7 @@ from slipstream.monitoring.worker import Worker
 if TYPE_CHECKING:
     import ssl
 
+    from slipstream.links.gateways.supercluster import Supercluster
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.claims import ClaimsService, TokenStore
@@ -108,14 +109,24 @@ class Monitoring:
 
     def join_cluster(self, mesh: Mesh) -> None:
         """There may be other servers: count with them, and ask them, too."""
-        system = self.facts.hub.system_account
-        if system is None:
-            return
-        from slipstream.monitoring.remote_connections import RemoteConnections
+        remote = self._counted_elsewhere()
+        if remote is not None:
+            mesh.listeners.append(remote)
 
-        self._remote = RemoteConnections(self.facts, system)
-        mesh.listeners.append(self._remote)
-        self._requests.join_cluster(system)
+    def join_supercluster(self, supercluster: Supercluster) -> None:
+        """There may be other clusters: the same."""
+        remote, system = self._counted_elsewhere(), self.facts.hub.system_account
+        if remote is not None and system is not None:
+            supercluster.on_account_known[system.name] = remote.ask
+
+    def _counted_elsewhere(self) -> RemoteConnections | None:
+        system = self.facts.hub.system_account
+        if system is not None and self._remote is None:
+            from slipstream.monitoring.remote_connections import RemoteConnections
+
+            self._remote = RemoteConnections(self.facts, system)
+            self._requests.join_cluster(system)
+        return self._remote
 
     def watch_leafs(self, leafs: LeafNodes) -> None:
         """Tell the system account of leaf nodes, too."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from slipstream.kernels.links.linkparser import EARLY_OPERATION, UNKNOWN_OPERATION
 from slipstream.links.gateways.ends import gateway_end
 from slipstream.links.gateways.handshake import GatewayConnect, GatewayInfo
 from slipstream.links.presence import LinkMember
@@ -81,8 +82,7 @@ class InboundGateway:
 
     def on_info(self, text: bytes) -> None:
         """INFO of the peer; what it says later about itself it says to those that it dialled."""
-        if self.end.state is State.GREETED:
-            self.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+        if not self._has_said_who_it_is():
             return
         info = self.end.read(text, GatewayInfo, "INFO")
         if info is not None and self.end.state is State.AUTHENTICATING:
@@ -90,11 +90,20 @@ class InboundGateway:
 
     def on_ping(self) -> None:
         """The peer asks whether this server lives."""
-        self.end.keepalive.answer()
+        if self._has_said_who_it_is():
+            self.end.keepalive.answer()
 
     def on_pong(self) -> None:
         """The peer lives."""
-        self.end.keepalive.answered()
+        if self._has_said_who_it_is():
+            self.end.keepalive.answered()
+
+    def _has_said_who_it_is(self) -> bool:
+        """Nothing comes before CONNECT, however harmless; whoever says something else is ended."""
+        if self.end.state is State.GREETED:
+            self.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+            return False
+        return True
 
     def on_wanted(self, _account: bytes, _subjects: list[bytes]) -> None:
         """Interest comes over connections that this side dialled."""
@@ -149,10 +158,13 @@ class InboundGateway:
 
     def on_peer_error(self, text: bytes) -> None:
         """The peer complains, and mostly ends the connection then."""
-        self.end.complained(text)
+        if self._has_said_who_it_is():
+            self.end.complained(text)
 
     def on_violation(self, kind: int, line: bytes) -> None:
         """The bytes make no sense or break a limit; the parser takes no more."""
+        if self.end.state is State.GREETED and kind == UNKNOWN_OPERATION:
+            kind = EARLY_OPERATION  # whoever is not known is told no more than that
         self.end.violated(kind, line)
 
     def _member(self, name: bytes) -> LinkMember | None:

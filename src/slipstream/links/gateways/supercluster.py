@@ -13,6 +13,7 @@ and told (`interest`), what others want (`wants`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.links.admission import PeerLogin, is_admitted
@@ -84,6 +85,8 @@ class Supercluster:
         self.past = PastTraffic()
         self.host, self.port, self.url = "", 0, ""  # where this server is reached
         self._urls = ClusterUrls()
+        self.on_account_known: dict[str, Callable[[], None]] = {}
+        """What is done when another cluster has told all that it wants in an account, or hears what is wanted here."""
         self._mesh: Mesh | None = None
         self._answers = AnswerWays(hub, self.name)
         self._telling = ClusterTelling(hub, self.name, self._subscribed)
@@ -170,11 +173,17 @@ class Supercluster:
             link.log("ERR", f"Rejecting connection from gateway {texts.quoted_text(connect.gateway)}")
             link.close(CloseReason.WRONG_GATEWAY, f"Connection to gateway {texts.quoted_text(self.name)} rejected")
         else:
+            link.cluster = connect.gateway
             link.end.authenticating()
 
     def on_inbound_info(self, link: InboundGateway, info: GatewayInfo) -> None:
         """It tells about itself: tell it all interest, and which clusters there are."""
-        link.cluster, link.remote_id, link.end.remote_name = info.gateway, info.server_id, info.server_name
+        link.remote_id, link.end.remote_name = info.server_id, info.server_name
+        if info.gateway != link.cluster:
+            # Who was let in under one name speaks for no other cluster: that one would be dialled.
+            said, other = texts.quoted_text(link.cluster), texts.quoted_text(info.gateway)
+            link.refuse(CloseReason.WRONG_GATEWAY, f"Gateway {said} claims to be {other}")
+            return
         if self._has_name(info.server_name):
             link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
@@ -184,6 +193,8 @@ class Supercluster:
         link.log("INF", f"Inbound gateway connection from {texts.quoted_text(info.gateway)} ({shown}) registered")
         self._edge.ready(link)
         self._telling.begin(link)
+        for known in self.on_account_known.values():
+            known()
         self._heard_of(info.gateway, info.gateway_urls)
         for name, remote in self.remotes.items():
             urls = remote.urls()
@@ -272,7 +283,13 @@ class Supercluster:
             text = f"Account absent from receive-all-subscriptions-{word} command"
             link.refuse(CloseReason.PROTOCOL_VIOLATION, text)
         elif link.wants is not None:
-            (link.wants.all_start if word == "start" else link.wants.all_complete)(info.gateway_cmd_payload)
+            if word == "start":
+                link.wants.all_start(info.gateway_cmd_payload)
+                return
+            link.wants.all_complete(info.gateway_cmd_payload)
+            known = self.on_account_known.get(info.gateway_cmd_payload.decode("utf-8", "replace"))
+            if known is not None:
+                known()
 
     def on_outbound_pong(self, link: OutboundGateway) -> None:
         """A cluster's distance is known, or has changed: which queue group is asked first may have, too."""

@@ -31,6 +31,8 @@ class GatewayPort:
         from slipstream.server.gateways import Gateways
 
         self.opened = Gateways(self._server)
+        if self._server.monitoring is not None:
+            self._server.monitoring.join_supercluster(self.opened.supercluster)
         self.opened.listen()
         return self.opened.port
 
