@@ -30,6 +30,7 @@ def test_leaders_and_those_behind(three: tuple[dict[str, ServerProcess], str], d
     page = dashboard(url, "cluster").page
     expect(page.locator(".meta")).to_contain_text("leader")
     expect(page.locator(".meta tbody tr")).to_have_count(3)
+    assert sorted(page.locator(".meta tbody strong").all_inner_texts()) == sorted(servers)
     expect(page.get_by_text("No stream of this account has copies.")).to_be_visible()
 
     page.get_by_role("link", name="Streams", exact=True).click()

@@ -48,6 +48,7 @@ def test_a_user_sees_its_account_and_the_system_sees_all(dashboard: Opener) -> N
         expect(page.get_by_text("2 connections of this account")).to_be_visible()
         page.get_by_role("row", name=EVIL).click()
         expect(page.locator(".detail")).to_contain_text("s.<img_src=x_onerror=alert(1)")
+        expect(page.locator(".detail dt", has_text="User").locator("+ dd")).to_have_text("a")  # not its account
         page.get_by_label("Filter connections").fill("dashboard")
         expect(page.locator(ROWS)).to_have_count(1)
         window.go("connections/accounts")

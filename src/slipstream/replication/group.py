@@ -172,11 +172,11 @@ class Group:
         return self._knows
 
     def lags(self) -> dict[int, int]:
-        """On a leader: how many entries each of the others is known to miss."""
+        """On a leader: how many committed entries each of the others is not known to have; others are on their way."""
         if self._ended or not self.is_leader:
             return {}
         status = self._node.status()
-        return {node: status.last_index - matched for node, (matched, *_) in status.progress if node != self.node}
+        return {node: max(0, status.committed - at) for node, (at, *_) in status.progress if node != self.node}
 
     def caught_up(self, entries: int) -> set[int]:
         """On a leader: the members that answer, and have all, or are sent what is new and miss no more than so many."""

@@ -214,6 +214,18 @@ def test_a_leader_needs_no_disk_of_its_own_to_commit_but_to_apply() -> None:
     assert one.group.applied == 2
 
 
+def test_others_miss_what_is_committed_and_not_what_is_on_its_way() -> None:
+    world = three()
+    elect(world, 1)
+    leader = world[1].group
+    assert leader.lags() == {2: 0, 3: 0}
+    leader.propose([b"a"])
+    assert leader.lags() == {2: 0, 3: 0}
+    run(world, without=[3])
+    assert leader.lags() == {2: 0, 3: 1}
+    assert world[2].group.lags() == {}
+
+
 def test_who_does_not_lead_cannot_propose() -> None:
     world = three()
     elect(world, 1)

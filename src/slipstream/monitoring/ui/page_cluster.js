@@ -44,20 +44,26 @@ function view(app, state) {
     head(["Cluster ", h("span", { class: "note" }, varz?.cluster?.name || "")], varz && h("span", { class: "note" }, `${plural(nodes.size + 1, "server")}${wanted ? `, ${plural(wanted, "route")} configured` : ""}`)),
     problem(error),
     varz && wanted > 0 && nodes.size === 0 && h("p", { class: "notice bad", role: "alert" }, `No other server is there, though routes to ${varz.cluster.urls.join(", ")} are configured.`),
-    varz ? plainTable([["Server"], ["Address"], ["Routes", "number"], ["Round trip", "number"], ["Messages in", "number"], ["Messages out", "number"], ["Bytes", "number"], ["Waiting", "number"], ["Up", "number"]], rows) : !error && empty("Reading …"),
-    meta && metaGroup(meta),
+    varz ? plainTable([["Server"], ["Address"], ["Routes", "number wide"], ["Round trip", "number"], ["Messages in", "number wide"], ["Messages out", "number wide"], ["Bytes", "number wide"], ["Waiting", "number wide"], ["Up", "number"]], rows) : !error && empty("Reading …"),
+    meta && metaGroup(meta, varz.server_name),
     meta && streams(app, state),
-    leafs.length > 0 && h("section", { class: "leafs" }, h("h2", {}, "Leaf nodes"), plainTable([["Server"], ["Account"], ["Address"], ["Round trip", "number"], ["Messages in", "number"], ["Messages out", "number"], ["Subscriptions", "number"]],
+    leafs.length > 0 && h("section", { class: "leafs" }, h("h2", {}, "Leaf nodes"), plainTable([["Server"], ["Account"], ["Address", "wide"], ["Round trip", "number"], ["Messages in", "number wide"], ["Messages out", "number wide"], ["Subscriptions", "number wide"]],
       leafs.map((leaf, at) => Object.assign([h("strong", {}, leaf.name || leaf.id || "–"), leaf.account, `${leaf.ip}:${leaf.port}`, leaf.rtt || "–", short(leaf.in_msgs), short(leaf.out_msgs), count(leaf.subscriptions)], { key: `${leaf.name} ${leaf.account} ${at}` })))),
   ];
 }
 
-/** Who decides where streams are kept. Only the leader of that group knows how far the others are. */
-function metaGroup(meta) {
+/** Who decides where streams are kept. Each server names the others; only the leader knows how far they are. */
+function metaGroup(meta, here) {
+  const own = here === meta.leader ? [] : [{ name: here, current: true, lag: null }];
   return h("section", { class: "meta" }, h("h2", {}, "JetStream"),
-    meta.replicas?.length ? replicaTable(meta) : meta.leader
+    meta.replicas?.length ? replicaTable({ ...meta, replicas: [...own, ...meta.replicas] }) : meta.leader
       ? h("p", {}, h("strong", {}, meta.leader), ` decides where streams are kept, among ${plural(meta.cluster_size || 0, "server")}.`)
       : h("p", { class: "notice bad", role: "alert" }, "Nobody decides where streams are kept just now: a majority of the servers is missing."));
+}
+
+function troubleOf(app, { config, cluster }) {
+  const what = trouble(cluster, app.catalogue.rates.get(config.name));
+  return what && badge(what, "warn");
 }
 
 /** Streams that have copies: who leads each, and who is behind. */
@@ -66,7 +72,7 @@ function streams(app, state) {
   const name = ({ config }) => config.name;
   const items = app.catalogue.streams.filter(({ config, cluster }) => cluster?.replicas?.length && `${config.name} ${cluster.leader}`.toLowerCase().includes(words));
   const columns = [
-    { name: "Stream", class: "name", sort: name, cell: (info) => [h("strong", {}, name(info)), trouble(info.cluster) && badge(trouble(info.cluster), "warn")] },
+    { name: "Stream", class: "name", sort: name, cell: (info) => [h("strong", {}, name(info)), troubleOf(app, info)] },
     { name: "Leader", class: "subject", sort: ({ cluster }) => cluster.leader || "", cell: ({ cluster }) => cluster.leader || "–" },
     { name: "Others", class: "wide", cell: ({ cluster }) => cluster.replicas.map((each) => each.name).join(", ") },
     { name: "Entries behind", class: "number", falling: true, sort: ({ cluster }) => lagOf(cluster), cell: ({ cluster }) => count(lagOf(cluster)) },

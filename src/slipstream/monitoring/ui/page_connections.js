@@ -54,7 +54,7 @@ async function ask(app, options) {
   return { rows, scope, total: answers.reduce((sum, { data }) => sum + (data.total || 0), 0) };
 }
 
-const userOf = (each) => each.name_tag || each.authorized_user || "";
+const userOf = (each) => each.authorized_user || "";
 
 function clientsView(app, state) {
   const words = state.filter.toLowerCase();
@@ -115,7 +115,7 @@ function accounts(app) {
     }
     app.redraw();
   });
-  const columns = [["Account"], ["Connections", "number"], ["Subscriptions", "number"], ["Messages in", "number"], ["Bytes in", "number"], ["Messages out", "number"], ["Bytes out", "number"], ["Slow consumers", "number"]];
+  const columns = [["Account"], ["Connections", "number"], ["Subscriptions", "number wide"], ["Messages in", "number"], ["Bytes in", "number wide"], ["Messages out", "number"], ["Bytes out", "number wide"], ["Slow consumers", "number wide"]];
   return { className: "", view: () => [problem(state.error), state.rows ? plainTable(columns, state.rows.map((each) => Object.assign([each.name || each.acc, count(each.conns), count(each.num_subscriptions), count(each.received.msgs), bytes(each.received.bytes), count(each.sent.msgs), bytes(each.sent.bytes), count(each.slow_consumers || 0)], { key: each.acc }))) : !state.error && empty("Reading …")] };
 }
 

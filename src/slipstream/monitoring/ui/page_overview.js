@@ -113,7 +113,7 @@ function busiest(app) {
   if (catalogue.error) return problem(catalogue.error);
   const rows = [...catalogue.streams].sort((one, other) => (catalogue.rates.get(other.config.name) || 0) - (catalogue.rates.get(one.config.name) || 0) || other.state.bytes - one.state.bytes).slice(0, 8);
   if (!rows.length) return h("p", { class: "note" }, catalogue.loaded ? "There are no streams yet." : "…");
-  return h("table", { class: "list" }, h("tbody", {}, rows.map(({ config, state }) => h("tr", { key: config.name },
+  return h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["Stream", "Rate", "Messages", "Size"].map((name, at) => h("th", { scope: "col", class: at ? "number" : "" }, name)))), h("tbody", {}, rows.map(({ config, state }) => h("tr", { key: config.name },
     h("td", {}, h("a", { href: `#/stream/${encodeURIComponent(config.name)}` }, config.name)),
     h("td", { class: "number" }, rate(catalogue.rates.get(config.name))),
     h("td", { class: "number" }, `${count(state.messages)}`),

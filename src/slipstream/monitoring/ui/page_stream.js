@@ -36,7 +36,7 @@ export function page(app, [name, tabName = "about"], query) {
     className: tab ? "fill" : "",
     leave: () => tab?.leave && tab.leave(),
     view: () => [
-      head([h("a", { class: "up", href: "#/streams" }, "Streams"), " ", name, " ", state.info && kindOf(state.info)],
+      head([h("a", { class: "up", href: "#/streams" }, "Streams"), " ", name, " ", state.info && kindOf(state.info, state.stored.now)],
         state.info && [button("Publish", () => publishForm(app, state.info)), button("Change", () => streamForm(app, state.info.config)), button("Purge", () => purge(app, state.info)), button("Delete", () => remove(app, state.info), { class: "danger" })]),
       tabs(app, tabName, TABS.map(([each, label]) => [each, label, `#/stream/${encodeURIComponent(name)}/${each}`])),
       problem(state.error),
@@ -58,7 +58,7 @@ function about(app, { info, stored, messages }) {
         ["First", state.messages ? `${count(state.first_seq)} · ${moment(state.first_ts)}` : "–"], ["Last", state.last_seq ? `${count(state.last_seq)} · ${moment(state.last_ts)}` : "–"],
         state.num_deleted && ["Gaps", count(state.num_deleted)], ["Made", moment(info.created)],
         info.mirror && ["Mirror lag", count(info.mirror.lag)], ...(info.sources || []).map((source) => [`Lag of ${source.name}`, count(source.lag)])]))),
-    copiesCard(app, info),
+    copiesCard(app, info, stored.now),
     h("div", { class: "columns" },
       h("section", { class: "card" }, chart(stored.history.points, { label: `stored ${rate(stored.now)}`, format: rate })),
       h("section", { class: "card" }, chart(messages.points, { label: plural(state.messages, "message") }))),

@@ -22,7 +22,7 @@ function view(app) {
   }) : catalogue.streams;
   const name = (info) => info.config.name;
   const columns = [
-    { name: "Name", class: "name", sort: name, cell: (info) => [h("strong", {}, name(info)), kindOf(info)] },
+    { name: "Name", class: "name", sort: name, cell: (info) => [h("strong", {}, name(info)), kindOf(info, catalogue.rates.get(name(info)))] },
     { name: "Subjects", class: "wide", cell: ({ config }) => h("code", {}, (config.subjects || []).join(", ") || (config.mirror ? `mirror of ${config.mirror.name}` : "")) },
     { name: "Messages", class: "number", falling: true, sort: ({ state }) => state.messages, cell: ({ state }) => count(state.messages) },
     { name: "Size", class: "number", falling: true, sort: ({ state }) => state.bytes, cell: ({ state }) => bytes(state.bytes) },
@@ -41,9 +41,10 @@ function view(app) {
   ];
 }
 
-export function kindOf({ config, state, cluster }) {
+export function kindOf({ config, state, cluster }, perSecond) {
   const marks = [];
-  if (cluster && trouble(cluster)) marks.push(badge(trouble(cluster), "warn"));
+  const copies = cluster && trouble(cluster, perSecond);
+  if (copies) marks.push(badge(copies, "warn"));
   if (state.lost) marks.push(badge("damaged", "bad"));
   if (config.retention === "workqueue") marks.push(badge("work queue"));
   if (config.retention === "interest") marks.push(badge("interest"));
