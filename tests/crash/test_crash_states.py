@@ -14,9 +14,10 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import store as store_module
 from slipstream.jetstream.store.file.repair import Repair
+from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.testing.sim_disk import SimDisk
 from support.sealing import both_forms, is_sealed
-from support.store_history import Broken, Driver, watch
+from support.store_history import Broken, Driver, reopen, watch
 
 at_rest = both_forms()
 
@@ -254,6 +255,26 @@ def test_crash_states_of_a_chained_stream_long(name: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_crash_states_long(name: str, seed: int) -> None:
     assert enumerate_states(SCENARIOS[name], images=12, seed=seed, double_faults=0.5) > 100
+
+
+def test_a_unit_whose_end_is_torn_in_front_of_something_whole() -> None:
+    """The rest of the unit begins a segment and is lost, what came after it in the same commit is there."""
+    disk = SimDisk()
+    driver = Driver(disk)
+    driver.append(1)
+    driver.commit()
+    driver.append(1)
+    driver.unit(40)
+    driver.append(1)
+    driver.commit()
+    first, second = sorted(path for path in disk.paths() if path.endswith(".seg"))
+    assert int(first.split("/")[-1][:10]) + 1 == int(second.split("/")[-1][:10]), "the scenario must fill a segment"
+    content = disk.content(second)
+    rest = HEADER_BYTES + int.from_bytes(content[HEADER_BYTES + 4 : HEADER_BYTES + 8], "little")  # after what is local
+    behind = rest + int.from_bytes(content[rest + 4 : rest + 8], "little")
+    content[HEADER_BYTES:behind] = bytes(behind - HEADER_BYTES)
+    store = reopen(disk, segment_bytes=driver.segment_bytes)
+    assert driver.present(store) == {1, 2}
 
 
 @pytest.mark.parametrize("name", ["appending", "rolling", "uniting", "configuring"])

@@ -123,6 +123,7 @@ class _Recovery:
         self.synced_upto = 0
         self.vouched = True
         self.epoch = 0
+        self.torn_frame_no: int | None = None  # the first one of the last segment that the log ends before
         self.appendable = True
 
     def run(self, *, with_manifest: bool) -> RecoveredLog:
@@ -187,7 +188,8 @@ class _Recovery:
             # The one before it was synced before it was made.
             self.vouched = scan.said_frame_no <= max(scan.synced_upto, self.synced_upto) and not scan.regions
         segment.end = scan.good_end if end is None or following is None else end
-        nothing_left = not scan.last_frame_no > header.frame_no  # but for what is local
+        last_frame_no = scan.last_frame_no if self.torn_frame_no is None else self.torn_frame_no - 1
+        nothing_left = not last_frame_no > header.frame_no  # but for what is local
         if self.in_unit and (nothing_left or (scan.unit_continues and not scan.unit_ended)):
             self.in_unit.append((segment, scan))
             return
@@ -324,6 +326,7 @@ class _Recovery:
         else:
             self.report.torn_seqs = scan.seqs_from(torn.unit[1] if torn.unit is not None else torn.messages)
             start = scan.cut(torn)
+        self.torn_frame_no = torn.frame_no
         self.report.torn_bytes += max(min(end, size) - start, 8)
         self.appendable = False
 
