@@ -51,7 +51,7 @@ def serve(settings: dict[str, Any], stop: threading.Event) -> None:
         _say({"error": str(error)})
 
     payloads = plan.payloads(reach, streams)
-    open_table = plan.opener(payloads.columns if payloads is not None else None)
+    open_table = plan.opener((lambda: payloads.columns) if payloads is not None else None)
     with LakeService(reach, open_table, streams, WriteSettings(**settings["writing"]), payloads) as lake:
         lake.run(settings["every"], stop, told, failed)
 

@@ -6,7 +6,7 @@ off for these tables: a commit in between may be another writer's, and has to be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,7 +44,7 @@ class IcebergCatalogue:
         properties: Mapping[str, str],
         namespace: str,
         partition: tuple[str, ...] = (),
-        columns: pa.Schema | None = None,
+        columns: Callable[[], pa.Schema] | None = None,
     ) -> None:
         """Connect.
 
@@ -53,7 +53,7 @@ class IcebergCatalogue:
             properties: of pyiceberg (`uri`, `type`, …); what they do not say comes from its file and variables.
             namespace: of the tables.
             partition: of new tables.
-            columns: of payloads; tables that lack them get them.
+            columns: of payloads, asked for when a table is opened; it gets those that it lacks.
 
         Raises:
             LakeError: pyiceberg is missing, a secret is in the properties, or nobody answers.
@@ -80,7 +80,7 @@ class IcebergCatalogue:
         chosen.setdefault("py-io-impl", RECORDED_IO)
         self._namespace = namespace
         self._partition = partition
-        self._columns = list(columns) if columns is not None else []
+        self._columns = columns
         try:
             self._catalogue = load_catalog("slipstream", **chosen)
             self._catalogue.create_namespace(namespace)
@@ -114,23 +114,26 @@ class IcebergCatalogue:
                 f"the table {self._namespace}.{stream} is of an earlier stream of this name, which was deleted and "
                 "made anew; rename it, or name another namespace"
             )
-        if identity is not None and self._columns:
+        if identity is not None and self._columns is not None:
             self._evolve(table)
         return IcebergStreamTable(table, f"{self._namespace}.{stream}")
 
     def _evolve(self, table: Any) -> None:
         """Add columns that a table lacks; those it has keep their types, or get wider ones."""
-        import pyarrow as pa
         from pyiceberg.exceptions import ValidationError
 
         try:
             with table.update_schema() as update:
-                update.union_by_name(pa.schema([*SCHEMA, *self._columns]))
+                update.union_by_name(self._schema())
         except (ValueError, ValidationError) as error:
             raise LakeError(f"the columns do not fit the table {'.'.join(table.name())}: {error}") from error
 
-    def _create(self, name: tuple[str, str], identity: str) -> None:
+    def _schema(self) -> pa.Schema:
         import pyarrow as pa
+
+        return SCHEMA if self._columns is None else pa.schema([*SCHEMA, *self._columns()])
+
+    def _create(self, name: tuple[str, str], identity: str) -> None:
         from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
         columns: dict[str, tuple[str, Transform[Any, Any], str]] = {
@@ -139,7 +142,7 @@ class IcebergCatalogue:
             "subject": ("subject", IdentityTransform(), "subject_is"),
         }
         properties = {**_PROPERTIES, _STREAM: name[1], _IDENTITY: identity}
-        schema = pa.schema([*SCHEMA, *self._columns])
+        schema = self._schema()
         with self._catalogue.create_table_transaction(name, schema=schema, properties=properties) as transaction:
             if self._partition:
                 with transaction.update_spec() as spec:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from slipstream.bulk import ConnectOptions, connect
-from slipstream.schemas.errors import SchemaProblem
 from slipstream.spark.lake.base import LakeError
 
 if TYPE_CHECKING:
@@ -51,8 +50,11 @@ class TablePlan:
         if self.columns and (len(streams) != 1 or "*" in streams[0]):
             raise LakeError("columns go with one stream")
 
-    def opener(self, columns: pa.Schema | None = None) -> OpenTable:
-        """What opens the table of a stream; new ones have these columns of payloads.
+    def opener(self, columns: Callable[[], pa.Schema] | None = None) -> OpenTable:
+        """What opens the table of a stream.
+
+        Args:
+            columns: of payloads, asked for whenever a table is opened; it gets those that it lacks.
 
         Raises:
             LakeError: the extra is missing, or the catalogue cannot be used.
@@ -65,7 +67,9 @@ class TablePlan:
         if self.format == "delta":
             from slipstream.lake.delta_table import open_delta
 
-            return lambda stream, identity: open_delta(self.location, stream, identity, columns)
+            return lambda stream, identity: open_delta(
+                self.location, stream, identity, columns() if columns is not None else None
+            )
         from slipstream.lake.iceberg_table import IcebergCatalogue
 
         return IcebergCatalogue(self.location, self.catalog, self.namespace, tuple(self.partition), columns).open
@@ -78,17 +82,14 @@ class TablePlan:
         """
         if not self.columns:
             return None
-        from slipstream.lake.typed import TypedPayloads, checked_columns, read_columns
+        from slipstream.lake.typed import TypedPayloads, read_columns
 
         named = _REGISTERED.fullmatch(self.columns.strip())
         if named is None:
             return TypedPayloads(read_columns(self.columns), reach, self.dead_letters)
-        from slipstream.spark.source.registered_payloads import RegisteredPayloads
-        from slipstream.spark.source.registered_schemas import find_schema
+        from slipstream.lake.registered import RegisteredColumns
 
-        try:
-            with connect(reach) as client:
-                found = RegisteredPayloads(find_schema(client.stream_info(streams[0]), named[1] or ""))
-        except SchemaProblem as error:
-            raise LakeError(str(error)) from error
-        return TypedPayloads(checked_columns(found.columns), reach, self.dead_letters, found.structs_of)
+        registered = RegisteredColumns(named[1] or "")
+        with connect(reach) as client:
+            registered.follow(client.stream_info(streams[0]))
+        return TypedPayloads(registered.columns, reach, self.dead_letters, registered)

@@ -7,7 +7,7 @@ not fit is published under another subject and is not in the table; without such
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -20,9 +20,10 @@ from slipstream.spark.lake.base import LakeError
 from slipstream.spark.lake.files import SCHEMA
 
 if TYPE_CHECKING:
+    from slipstream.lake.registered import RegisteredColumns
     from slipstream.spark.sink.publish import RowPublisher
 
-__all__ = ["TypedPayloads", "checked_columns", "read_columns"]
+__all__ = ["TypedPayloads", "read_columns"]
 
 _TYPES: Final = {
     "string": pa.string(),
@@ -57,18 +58,6 @@ def read_columns(text: str) -> pa.Schema:
     return pa.schema(list(fields.items()))
 
 
-def checked_columns(columns: pa.Schema) -> pa.Schema:
-    """Columns of a registered schema.
-
-    Raises:
-        LakeError: a name is taken.
-    """
-    taken = [name for name in columns.names if name.lower() in SCHEMA.names]
-    if taken:
-        raise LakeError(f"the table has a column {taken[0]!r} already; name the columns instead of the schema")
-    return columns
-
-
 class TypedPayloads:
     """What becomes of the payloads of one stream."""
 
@@ -77,7 +66,7 @@ class TypedPayloads:
         columns: pa.Schema,
         reach: ConnectOptions,
         letters: str = "",
-        structs: Callable[[pa.Array, pa.StructType, bool], pa.Array] | None = None,
+        registered: RegisteredColumns | None = None,
     ) -> None:
         """Remember what is wanted.
 
@@ -85,25 +74,35 @@ class TypedPayloads:
             columns: see `read_columns`.
             reach: the server that takes dead letters.
             letters: subject of those; empty for rows without values.
-            structs: what reads payloads, null for those that do not fit; by default they are JSON.
+            registered: the schema that payloads have, if the columns are its own; by default they are JSON.
         """
         self.columns = columns
-        self._structs = structs
+        self._registered = registered
         self._reach = reach
         self._letters = letters
-        self._wanted = pa.struct(list(columns))
         self.buried = 0
         """Dead letters so far."""
 
-    def check(self, client: BulkClient, stream: str) -> None:
-        """Look where letters would go.
+    def follow(self, client: BulkClient, stream: str) -> bool:
+        """Look at the stream's configuration: where letters would go, and which columns there are now.
+
+        Messages that were there before this call have no newer version of the schema than the one it finds.
+
+        Returns:
+            Whether the columns are others, so that the table has to be opened anew.
 
         Raises:
-            LakeError: into the same stream, from which they would come back.
+            LakeError: letters would go into the same stream, from which they would come back; or the schema is gone.
         """
-        subjects = client.stream_info(stream)["config"].get("subjects") or []
+        info = client.stream_info(stream)
+        subjects = info["config"].get("subjects") or []
         if self._letters and any(matches(one.encode(), self._letters.encode()) for one in subjects):
             raise LakeError(f"{self._letters} is a subject of {stream} itself; dead letters need another stream")
+        if self._registered is None or not self._registered.follow(info):
+            return False
+        is_other = self.columns != self._registered.columns
+        self.columns = self._registered.columns
+        return is_other
 
     def shaped(self, batches: Iterator[pa.RecordBatch], identity: str) -> Iterator[pa.RecordBatch]:
         """Batches with the columns of payloads. When this ends, all letters are stored.
@@ -114,10 +113,12 @@ class TypedPayloads:
         from slipstream.spark.sink.publish import RowPublisher
         from slipstream.spark.source.json_payloads import structs_of
 
+        read = structs_of if self._registered is None else self._registered.structs_of
+        wanted = pa.struct(list(self.columns))
         publisher: RowPublisher | None = None
         try:
             for batch in batches:
-                values = (self._structs or structs_of)(batch.column("payload"), self._wanted, False)
+                values = read(batch.column("payload"), wanted, False)
                 if self._letters and values.null_count:
                     publisher = publisher or RowPublisher(self._reach, _IN_FLIGHT)
                     self._bury(publisher, batch.filter(pc.is_null(values)), identity)

@@ -82,8 +82,11 @@ class StreamWriter:
         table = self._opened(identity)
         upto = table.position()
         self._check_front(client, table, upto, int(info["first_seq"]), last)
-        if self._payloads is not None and upto < last:
-            self._payloads.check(client, self._stream)
+        # After `last` is known: no message up to it has a schema that this does not see.
+        if self._payloads is not None and upto < last and self._payloads.follow(client, self._stream):
+            self._table = None
+            table = self._opened(identity)
+            upto = table.position()
         written = commits = conflicts = 0
         while upto < last:
             self._keep(client, upto + 1)

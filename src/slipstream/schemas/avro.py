@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from slipstream.schemas.definitions import missing_package, read_definition
@@ -97,7 +98,7 @@ class AvroVersions:
         Raises:
             SchemaProblem: one cannot be used.
         """
-        parsed = [parsed_avro(definition) for definition in definitions]
+        self._versions = parsed = [parsed_avro(definition) for definition in definitions]
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
         self.newest = parsed[-1]
@@ -106,14 +107,30 @@ class AvroVersions:
             bytes.fromhex(fingerprint(to_parsing_canonical_form(one), "CRC-64-AVRO")): one for one in parsed
         }
 
-    def decode(self, payload: bytes) -> Any:
-        """The value of a payload, as the newest version has it.
+    def decode_stored(self, payload: bytes) -> Any:
+        """The value of a payload that was stored when another version may have been the newest.
+
+        Without a fingerprint it is of the newest version that it fits, as nothing else is known of it.
 
         Raises:
             SchemaProblem: it is of none of the versions.
         """
-        from fastavro import schemaless_reader
+        try:
+            return self.decode(payload)
+        except SchemaProblem:
+            if payload.startswith(_MARKER):
+                raise
+            for version in reversed(self._versions[:-1]):
+                with suppress(SchemaProblem):
+                    return self._decode(payload, 0, version)
+            raise
 
+    def decode(self, payload: bytes) -> Any:
+        """The value of a payload, as the newest version has it.
+
+        Raises:
+            SchemaProblem: it is neither of the newest version nor of the one whose fingerprint it has.
+        """
         writer, begin = self.newest, 0
         if payload.startswith(_MARKER):
             begin = len(_MARKER) + _FINGERPRINT_BYTES
@@ -121,6 +138,11 @@ class AvroVersions:
             if found is None:
                 raise SchemaProblem("its fingerprint is that of no registered version")
             writer = found
+        return self._decode(payload, begin, writer)
+
+    def _decode(self, payload: bytes, begin: int, writer: Any) -> Any:
+        from fastavro import schemaless_reader
+
         stream = io.BytesIO(payload)
         stream.seek(begin)
         try:

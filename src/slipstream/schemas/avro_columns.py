@@ -102,7 +102,7 @@ def avro_decoder(definitions: Sequence[str]) -> Callable[[bytes], dict[str, Any]
 
     def decode(payload: bytes) -> dict[str, Any] | None:
         try:
-            found = plain(versions.decode(payload))
+            found = plain(versions.decode_stored(payload))
         except SchemaProblem:
             return None
         return found if isinstance(found, dict) else None

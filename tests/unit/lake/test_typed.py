@@ -50,7 +50,7 @@ def write(
     client: BulkClient, plan: TablePlan, columns: str, letters: str = "", **settings: Any
 ) -> tuple[int, list[dict[str, Any]]]:
     payloads = TypedPayloads(read_columns(columns), client.options, letters)
-    open_table = plan.opener(read_columns(columns))
+    open_table = plan.opener(lambda: read_columns(columns))
     written = StreamWriter("ORDERS", open_table, WriteSettings(**settings), payloads).turn(client).written
     return written, rows_of(plan, "seq", *read_columns(columns).names)
 
@@ -137,7 +137,7 @@ def test_columns_of_the_registered_schema(streams: Streams, client: BulkClient, 
     streams.publish([("ORDERS.9", b'{"id": 9, "tags": ["a"]}')])
     payloads = plan.payloads(client.options, ["ORDERS"])
     assert payloads is not None and payloads.columns.names == ["id", "tags"]
-    open_table = plan.opener(payloads.columns)
+    open_table = plan.opener(lambda: payloads.columns)
     StreamWriter("ORDERS", open_table, WriteSettings(), payloads).turn(client)
     rows = rows_of(plan, "seq", "id", "tags")
     assert [(row["seq"], row["id"], row["tags"]) for row in rows] == [
@@ -175,7 +175,7 @@ def test_what_is_put_together_or_erased_keeps_its_columns(streams: Streams, clie
 
 def test_types_that_delta_has_not(tmp_path: Path) -> None:
     columns = pa.schema([("at", pa.time64("us"))])
-    open_table = TablePlan(str(tmp_path / "lake"), "delta").opener(columns)
+    open_table = TablePlan(str(tmp_path / "lake"), "delta").opener(lambda: columns)
     with pytest.raises(LakeError, match="column at: a Delta table has no type for time64"):
         open_table("ORDERS", "identity")
     assert not (tmp_path / "lake").exists()

@@ -76,7 +76,7 @@ def run(
     settings = WriteSettings(file_size, compact_files, keep / SECOND_NS, accept_gap)
     reach = reach_of(session.settings)
     payloads = plan.payloads(reach, streams)
-    open_table = plan.opener(payloads.columns if payloads is not None else None)
+    open_table = plan.opener((lambda: payloads.columns) if payloads is not None else None)
     with LakeService(reach, open_table, streams or ["*"], settings, payloads) as service:
         if once:
             report = service.turn()
