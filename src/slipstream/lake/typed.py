@@ -100,7 +100,7 @@ class TypedPayloads:
             raise LakeError(f"{self._letters} is a subject of {stream} itself; dead letters need another stream")
         if self._registered is None or not self._registered.follow(info):
             return False
-        is_other = self.columns != self._registered.columns
+        is_other = not self.columns.equals(self._registered.columns)
         self.columns = self._registered.columns
         return is_other
 

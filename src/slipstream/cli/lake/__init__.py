@@ -12,6 +12,7 @@ VERBS = {
     "run": Verb("slipstream.cli.lake.run:run", "Keep tables up to date with their streams."),
     "erase": Verb("slipstream.cli.lake.erase:erase", "Erase messages in a stream and its table."),
     "replay": Verb("slipstream.cli.lake.replay:replay", "Publish a table's messages again."),
+    "restore": Verb("slipstream.cli.lake.restore:restore", "Make a stream of a table, as it was."),
 }
 
 
