@@ -7,10 +7,11 @@ the event loop, and every callback given to a port is called on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from slipstream.accounts.account import MessageTaker
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.limits import (
     ATOMIC_BATCH_MSGS_MAX,

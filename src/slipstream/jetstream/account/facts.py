@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.stream.stream import Stream
 

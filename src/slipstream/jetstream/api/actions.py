@@ -5,9 +5,9 @@ What this is not: how they are answered (`routes`), nor where they are written d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.api.subjects import API_PREFIX
 
 __all__ = ["Action", "action_of"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.gojson import encode

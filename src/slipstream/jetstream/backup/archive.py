@@ -13,9 +13,9 @@ consumers/<name>     JSON: configuration and state of a consumer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.backup.archive import ArchiveEntry
 from slipstream.jetstream.backup.consumers import SavedState
 from slipstream.jetstream.backup.errors import BadBackup

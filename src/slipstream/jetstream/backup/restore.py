@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import UNREADABLE, ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveEntry, ArchiveReader

@@ -6,9 +6,9 @@ A name is all that is known of a part after a restart: of which transaction it i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.bulk.limits import BULK_STAGE_BYTES_MAX, BULK_STAGE_MEMORY_BYTES_MAX, BULK_STAGE_PARTS_MAX
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.store.contract.staging import StageArea

@@ -12,8 +12,8 @@ what a read transfers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.bulk.limits import BULK_MARKS_A_SPLIT, BULK_MARKS_MAX, BULK_SPLITS_MAX
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.ports import Ports

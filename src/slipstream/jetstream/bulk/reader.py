@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.ports import LentFile, SharedMemory
 from slipstream.jetstream.stream.stream import Stream

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import UNREADABLE
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import BULK_FILTERS_MAX, BULK_TXN_BYTES_MAX

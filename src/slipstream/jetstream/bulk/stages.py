@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import (

@@ -6,10 +6,9 @@ the configuration's turn, all of these are compared with what was seen; if one d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import ApiError
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import ConfigContext

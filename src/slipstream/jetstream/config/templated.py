@@ -11,11 +11,11 @@ A template has one subject, with wildcards. It stores nothing itself.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.gojson.times import parse_duration

@@ -10,11 +10,11 @@ What this is not: rules between streams (subject overlap) or resources (`account
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.chained import check_chained
 from slipstream.jetstream.config.direct_reads import check_direct_reads

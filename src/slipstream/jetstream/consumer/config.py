@@ -9,10 +9,10 @@ What this is not: rules between consumers of a stream (`consumers`), nor what ma
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, PriorityPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig

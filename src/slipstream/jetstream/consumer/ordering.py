@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, ReplayPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig

@@ -22,10 +22,11 @@ journalled: after a restart whatever is not stored any more is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.consumer.acks import AckEngine
 from slipstream.jetstream.gojson.scan import JsonError

@@ -9,9 +9,9 @@ What this is not: a decision. The parts that decide are asked what holds them ba
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy
 from slipstream.jetstream.consumer.by_key import ByKey
 from slipstream.jetstream.consumer.consumer import Consumer

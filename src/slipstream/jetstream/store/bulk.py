@@ -16,8 +16,9 @@ What this is not: policy. Who reads how much and when is decided in `slipstream.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.contract import BulkAccess, StoreMessages
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.limits import (

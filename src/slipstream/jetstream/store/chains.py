@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from slipstream.dataclass import dataclass
 
 __all__ = ["NO_HEAD", "ChainBreak", "ChainHead", "ChainReport"]
 

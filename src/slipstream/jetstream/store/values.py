@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.limits import SEQ_LAST, SEQ_MAX
 from slipstream.kernels.log.record import StoredMessage

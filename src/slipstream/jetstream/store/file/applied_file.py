@@ -13,9 +13,9 @@ this file covers it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.segment import (

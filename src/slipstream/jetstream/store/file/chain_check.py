@@ -13,8 +13,9 @@ chain that was written down elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import NO_HEAD, ChainBreak, ChainHead, ChainReport
 from slipstream.jetstream.store.file.chain import first_link, new_links, with_erasures

@@ -12,8 +12,8 @@ What this is not: a repair. Segments with damage are never rewritten, so that no
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import as_fault

@@ -14,8 +14,9 @@ all or an error, but a crash may leave any part of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from slipstream.dataclass import dataclass
 
 __all__ = ["PLAIN", "Disk", "Seal", "SyncedWrite", "make_dirs"]
 

@@ -10,9 +10,10 @@ What this is not: decisions. A job stops at the first error, keeps it, and never
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk, SyncedWrite
 from slipstream.jetstream.store.file.journal import JournalWrite

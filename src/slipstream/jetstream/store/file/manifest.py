@@ -10,10 +10,10 @@ What this is not: the point where anything is committed; it may be older than th
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import UNREADABLE
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.kernels.log.record import crc32c

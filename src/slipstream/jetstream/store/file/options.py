@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.limits import (
     STORE_PACKED_SEGMENT_BYTES,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.file.chain import LogChain
 from slipstream.jetstream.store.file.manifest import Manifest
 from slipstream.jetstream.store.file.open_segment import Segment

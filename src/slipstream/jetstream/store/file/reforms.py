@@ -9,8 +9,9 @@ What this is not: a compaction. Nothing is left out; and segments with damage st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk

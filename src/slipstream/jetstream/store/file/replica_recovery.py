@@ -7,9 +7,10 @@ Frames behind that may be committed, or replaced by others: they stay frames, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.applied_file import Applied, read_applied
 from slipstream.jetstream.store.file.disk import Disk

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 
+from slipstream.dataclass import dataclass
 from slipstream.kernels.log.record import crc32c
 
 __all__ = [

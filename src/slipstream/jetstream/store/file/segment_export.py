@@ -6,9 +6,10 @@ such a file finds that its digest is wrong, and begins again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.applied_file import APPLIED_NAME, Applied, encode_applied
 from slipstream.jetstream.store.file.disk import Disk

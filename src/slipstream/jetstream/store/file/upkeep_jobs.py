@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainBreak, ChainHead, ChainReport
 from slipstream.jetstream.store.file.applied_file import Applied, write_applied

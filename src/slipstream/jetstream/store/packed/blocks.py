@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.packed.codecs import Codec, pack, unpack
 from slipstream.kernels.log.record import FRAME_HEAD_BYTES, crc32c

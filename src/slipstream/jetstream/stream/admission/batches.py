@@ -14,11 +14,12 @@ Invariant: what a batch holds counts towards `BatchLimits` until it is stored, r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.config.schemed import letters_of, schema_checks
 from slipstream.jetstream.config.structs import StreamConfig

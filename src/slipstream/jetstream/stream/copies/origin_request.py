@@ -5,11 +5,11 @@ Names and settings are those of nats-server, so that either side may be one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamSource
 from slipstream.jetstream.errors_table import ErrorSpec

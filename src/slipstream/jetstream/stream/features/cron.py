@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from slipstream.dataclass import dataclass
 
 __all__ = ["Cron", "OffsetAt", "parse_cron", "utc"]
 

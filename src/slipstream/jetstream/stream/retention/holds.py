@@ -10,8 +10,8 @@ Holds are kept in memory: they end with the server. A reader learns of that by c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from slipstream.dataclass import dataclass
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Cancel, Ports
