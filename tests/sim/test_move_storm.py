@@ -29,6 +29,11 @@ def test_seeds_hold(block: int) -> None:
     assert acked > 20 and moves > 10  # there was something to lose, and much to do
 
 
+@pytest.mark.parametrize("seed", [20046], ids=["a leader that is no member any more asks for votes"])
+def test_seeds_that_failed_once_hold(seed: int) -> None:
+    MovingStorm(seed, steps=200).run()
+
+
 MUTANTS: dict[str, tuple[Any, str, Any, int]] = {
     "servers that are not wanted leave at once": (Assignment, "hosts", property(lambda one: one.peers), 0),
     "who forgot what it had votes all the same": (Group, "may_vote", property(lambda _: True), 15),

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from slipstream_raft import GroupStopped
+
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import checked
@@ -181,6 +183,9 @@ class Cluster:
             if self.now % 7 == 0:
                 node.look()
         self.settle()
+        for node in self.awake():
+            if node.replica is not None:
+                assert not isinstance(node.replica.fault, GroupStopped), f"{node.id}: {node.replica.fault}"
 
     def settle(self) -> None:
         """Until nothing is left to do at this time."""

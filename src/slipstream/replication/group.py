@@ -38,7 +38,7 @@ from slipstream_raft import (
     Snapshot,
 )
 
-from slipstream.errors import StorageFault
+from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.group_ports import GroupFacts, GroupLog, GroupPorts
@@ -49,13 +49,17 @@ from slipstream.replication.quiescence import RestPoint
 from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
-__all__ = ["Group"]
+__all__ = ["Group", "LedAway"]
 
 _CHANGES: Final[dict[MemberKind, int]] = {"voter": ADD_VOTER, "learner": ADD_LEARNER, "gone": REMOVE}
 _LEADER: Final = "leader"
 _REPLICATE: Final = "statereplicate"  # how Raft calls a member that is sent what is new
 _BEYOND_THE_LOG: Final = "to_commit"  # what Raft stops with if the leader says that more is committed than is here
 _VOTE_ANSWERS: Final = (6, 18)  # kinds of Raft's messages: to a request for a vote, and for a vote in advance
+
+
+class LedAway(SlipstreamError):
+    """This leader has applied that it is no member any more: it begins anew, as one that only listens."""
 
 
 class Group:
@@ -95,6 +99,7 @@ class Group:
         self._role = ""
         self._hard_state = (votes.term, votes.vote, max(votes.commit, applied))
         self._leads = False  # ... and `leads` was called
+        self._led_away = False  # it leads, and is no member any more
         self._transfer_ticks = 0  # a transfer may still be under way
         self._saving = 0  # version of the votes that are being saved
         self._holding = False
@@ -170,6 +175,11 @@ class Group:
             last = (self._log.terms()[-1][1], self._log.last_index)
             self._knows = last >= (self._votes.floor_term, self._votes.floor_index)
         return self._knows
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it is one of those that count, now or until a joint state is left."""
+        return self.node in self._votes.voters or self.node in self._votes.outgoing
 
     def lags(self) -> dict[int, int]:
         """On a leader: how many committed entries each of the others is not known to have; others are on their way."""
@@ -319,8 +329,8 @@ class Group:
             self._do(lambda: self._node.transfer_leader(to))
 
     def campaign(self) -> None:
-        """Ask for votes now."""
-        if self.may_vote:
+        """Ask for votes now. Raft does not look whether this is a member, and could not lead if it is none."""
+        if self.may_vote and self.is_voter:
             self._do(lambda: self._node.campaign())
 
     def unreachable(self, node: int) -> None:
@@ -403,7 +413,7 @@ class Group:
 
     def _do(self, work: Callable[[], object]) -> bool:
         """Something for the core, and all that follows from it; False: the group is or was stopped."""
-        if self._ended:
+        if self._ended or self._led_away:
             return False
         self.wake()
         try:
@@ -419,7 +429,7 @@ class Group:
     def _campaign_first(self) -> None:
         """In the place of a tick, soon after a start; every other time, because an answer takes a moment."""
         self._first_ticks = self._first_ticks - 1 if self.leader == NO_NODE else 0
-        if self._first_ticks % 2 and self._role != _LEADER:
+        if self._first_ticks % 2 and self._role != _LEADER and self.is_voter:
             self._node.campaign()
         else:
             self._node.tick()
@@ -487,6 +497,8 @@ class Group:
         if votes is not self._votes or (term, vote) != (votes.term, votes.vote):
             hint = min(commit, self.applied)  # what is applied is synced, and its memberships are in these votes
             self._votes = replace(votes, version=votes.version + 1, term=term, vote=vote, commit=hint)
+            # Elected by those that were before, with the end of that in its log: Raft would go on to lead, and panic.
+            self._led_away = self._role == _LEADER and not (self.is_voter or self.node in votes.learners)
             self._saving = self._votes.version
             self._ports.save_votes(self._votes)
 
@@ -494,6 +506,11 @@ class Group:
         log, ports = self._log, self._ports
         if ready.snapshot is not None:
             raise StorageFault("the leader takes this member to have what it has not")
+        if self._led_away:
+            for to, _, message in ready.messages:
+                ports.send(to, message)
+            self.fail(LedAway())
+            return
         if ready.entries:
             log.write(ready.entries)
         # Answers leave in their order: one that promises nothing new waits for those before it all the same.

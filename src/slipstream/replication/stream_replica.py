@@ -37,7 +37,7 @@ from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
-from slipstream.replication.group import Group
+from slipstream.replication.group import Group, LedAway
 from slipstream.replication.groups import Groups
 from slipstream.replication.led import Led
 from slipstream.replication.member_steps import MemberKind
@@ -463,7 +463,12 @@ class Replica(Generic[L]):
 
     def stopped(self, error: Exception) -> None:
         """See `GroupPorts`."""
-        self._fail(error)
+        if not isinstance(error, LedAway):
+            self._fail(error)
+            return
+        self._leave_group()
+        self._when_quiet(self._wait)
+        self._changed()
 
     # --- whole segments ---------------------------------------------------------------------------------------------
 
