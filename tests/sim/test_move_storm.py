@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
+from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.replication.group import Group
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.replica_files import ReplicaFiles
@@ -29,15 +30,20 @@ def test_seeds_hold(block: int) -> None:
     assert acked > 20 and moves > 10  # there was something to lose, and much to do
 
 
-@pytest.mark.parametrize("seed", [20046], ids=["a leader that is no member any more asks for votes"])
+SHOWN = {"a leader that is no member any more asks for votes": 20046, "a copy comes when the log has more": 20088}
+"""Seeds that failed, and why."""
+
+
+@pytest.mark.parametrize("seed", SHOWN.values(), ids=SHOWN)
 def test_seeds_that_failed_once_hold(seed: int) -> None:
-    MovingStorm(seed, steps=200).run()
+    MovingStorm(seed, steps=200, copies=1 if seed % 4 == 0 else 3).run()
 
 
 MUTANTS: dict[str, tuple[Any, str, Any, int]] = {
     "servers that are not wanted leave at once": (Assignment, "hosts", property(lambda one: one.peers), 0),
     "who forgot what it had votes all the same": (Group, "may_vote", property(lambda _: True), 15),
     "what was alone begins as an empty replica": (ReplicaFiles, "was_made", property(lambda _: True), 0),
+    "segments take the place of a log that has more by now": (ReplicaLog, "lacks", lambda *_: True, 20088),
 }
 """What is replaced, and the seed to look at first."""
 
@@ -48,7 +54,7 @@ def test_a_broken_promise_is_caught(mutant: str) -> None:
     with mock.patch.object(target, name, new):
         for seed in (first, *range(60)):
             try:
-                MovingStorm(seed, copies=1 if target is ReplicaFiles else 3).run()
+                MovingStorm(seed, copies=1 if target in (ReplicaFiles, ReplicaLog) else 3).run()
             except AssertionError:
                 return
     pytest.fail("nobody noticed")

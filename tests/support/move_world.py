@@ -19,7 +19,7 @@ from slipstream.replication.stream_replica import StreamReplica
 from support.consumer_world import ConsumerPorts
 from support.disk_world import ROOT, disk_world
 from support.jetstream_world import START_NS
-from support.replica_world import GROUP, TICK_NS, UID, Cluster, Node, Storm
+from support.replica_world import GROUP, TICK_NS, UID, Cluster, Node, Storm, shown_by
 from support.stores import options
 
 ACCOUNT = "$G"
@@ -78,8 +78,7 @@ class HostingNode(Node):
         if self.replica is not None:
             return super().shown()
         store = self.world.account.streams["S"].store
-        messages = [store.get(seq) for seq in range(store.first_seq, store.committed_seq + 1)]
-        return [(m.seq, m.subject, m.payload) for m in messages if m is not None]  # type: ignore[union-attr]
+        return list(shown_by(store))
 
     @property
     def leads(self) -> bool:

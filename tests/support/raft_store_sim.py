@@ -163,12 +163,15 @@ class StoreReplica(Replica):
     def begin_import(self, manifest: bytes) -> SegmentImport:
         return SegmentImport(self.disk, STREAM, manifest)
 
-    def _replace(self, copy: SegmentImport) -> None:
-        """As a process that dies and starts again."""
+    def _replace(self, copy: SegmentImport) -> bool:
+        """As a process that dies and starts again; False: the log has the end of the copy by now."""
+        if not self.frames.lacks(copy.manifest.frame, copy.manifest.term):
+            return False
         self.sim.replaced += 1
         copy.finish(self._options())
         self.group.stop()
         self.start()
+        return True
 
     def aside(self, sender: int, kind: int, body: bytes) -> None:
         """A message that is not Raft's."""

@@ -10,7 +10,7 @@ import heapq
 import itertools
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,9 @@ from slipstream_raft import GroupStopped
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import checked
+from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.disk import Disk
+from slipstream.kernels.log.record import StoredMessage
 from slipstream.replication.group import Group
 from slipstream.replication.groups import TICK_NS, Batch, Groups
 from slipstream.replication.replica_files import ReplicaFiles
@@ -114,8 +116,17 @@ class Node:
         """What readers of its store see."""
         store = self.replica._store
         assert store is not None
-        messages = [store.get(seq) for seq in range(store.first_seq, store.committed_seq + 1)]
-        return [(m.seq, m.subject, m.payload) for m in messages if m is not None]  # type: ignore[union-attr]
+        return list(shown_by(store))
+
+
+def shown_by(store: FileStore) -> Iterator[tuple[int, bytes, bytes]]:
+    """What readers of a store see; of what is damaged, that it is."""
+    for seq in range(store.first_seq, store.committed_seq + 1):
+        message = store.get(seq)
+        if isinstance(message, StoredMessage):
+            yield seq, message.subject, message.payload
+        elif message is not None:
+            yield seq, b"", b"damaged"
 
 
 class Cluster:

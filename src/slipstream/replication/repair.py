@@ -62,7 +62,7 @@ class SilentReplica:
         ports: Ports,
         files: ReplicaFiles,
         send: Send,
-        complete: Callable[[SegmentImport], None],
+        complete: Callable[[SegmentImport], bool],
     ) -> None:
         """Ask all of `peers`, one of which leads; `complete` is called when a copy is there."""
         self._node = node

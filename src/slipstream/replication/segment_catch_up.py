@@ -195,9 +195,9 @@ class SegmentTaker:
     """The copy that this follower gets."""
 
     def __init__(
-        self, ports: Ports, files: ReplicaFiles, send: Send, complete: Callable[[SegmentImport], None]
+        self, ports: Ports, files: ReplicaFiles, send: Send, complete: Callable[[SegmentImport], bool]
     ) -> None:
-        """None yet; `complete` is called when all of one is there."""
+        """None yet; `complete` is called when all of one is there, and says whether it takes the place of the log."""
         self._ports = ports
         self._files = files
         self._send = send
@@ -259,11 +259,14 @@ class SegmentTaker:
             self._asked = 0
             if failed:
                 self._ports.log("WRN", f"Segments of another server were not taken: {failed[0]}")
-            if self._import is not None and self._import.wanted is None:
-                self._stopped = True
-                self._complete(self._import)
-            else:
+            taken = self._import
+            if taken is None or taken.wanted is not None:
                 self._ask()
+            elif self._complete(taken):
+                self._stopped = True
+            else:
+                self._import = None
+                self._work(taken.drop)
 
         self._ports.run_blocking(run, guarded(done, lambda error: self._ports.report("Segments", error)))
 

@@ -347,11 +347,12 @@ class Replica(Generic[L]):
         self._when_quiet(guarded(begin, self._fail))
         self._changed()
 
-    def _repaired(self, taken: SegmentImport) -> None:
+    def _repaired(self, taken: SegmentImport) -> bool:
         """A copy of what another replica has is here: it takes the place of the log."""
         if self._silent is not None:
             self._leave_group()
             self._when_quiet(lambda: self._install(lambda: self._files.end_repair(taken)))
+        return True
 
     def drop_copy(self, to: int) -> None:
         """What this node was given is of no use to it."""
@@ -495,18 +496,22 @@ class Replica(Generic[L]):
         elif kind == PIECE:
             self._taker.piece(sender, bytes(body))
 
-    def _import(self, taken: SegmentImport) -> None:
-        """All segments of another replica are here: they take the place of the log, and it begins from them."""
-        group = self.group
-        if group is None:
-            return
+    def _import(self, taken: SegmentImport) -> bool:
+        """All segments of another replica are here: they take the place of the log, and it begins from them.
+
+        False: the log has their end by now. They were on their way for a while, and it may have acknowledged more.
+        """
+        group, manifest = self.group, taken.manifest
+        if group is None or self._store is None or not self._log.lacks(manifest.frame, manifest.term):
+            return False
         group.hold()
         votes = group.votes
-        if taken.manifest.membership.applied_conf > votes.applied_conf:
-            votes = with_members(votes, taken.manifest.membership)
+        if manifest.membership.applied_conf > votes.applied_conf:
+            votes = with_members(votes, manifest.membership)
         votes = replace(votes, version=votes.version + 1)
         self._leave_group()
         self._when_quiet(lambda: self._install(lambda: self._files.end_import(taken, votes)))
+        return True
 
     def _install(self, work: Callable[[], None]) -> None:
         """Nothing works on the files: let a copy be the log from now on, and begin with it."""

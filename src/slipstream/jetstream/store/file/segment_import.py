@@ -118,6 +118,17 @@ class SegmentImport:
         except OSError as error:
             raise StorageFault(str(error), path=self._staging) from error
 
+    def drop(self) -> None:
+        """It is of no use any more.
+
+        Raises:
+            StorageFault: the disk refused.
+        """
+        try:
+            remove_import(self._disk, self._directory)
+        except OSError as error:
+            raise StorageFault(str(error), path=self._staging) from error
+
     def _seal(self, part: str, path: str) -> None:
         """Put a whole file in its place under this server's key. Its frames may have no room for a seal of their own.
 
