@@ -167,8 +167,11 @@ class ForgetfulDisk:
             self._store_names()
 
     def rename(self, old: str, new: str) -> None:
-        """See `Disk.rename`; directories are never renamed by the server."""
+        """See `Disk.rename`. That a directory has another name is known at once, as what nobody synced may be."""
         with self._lock:
+            if old in self._dirs:
+                self._rename_dir(old, new)
+                return
             inode = self._inode(old)
             self._name(new, inode)
             self._name(old, None)
@@ -241,6 +244,20 @@ class ForgetfulDisk:
         else:
             self._names[path] = inode
         self._name_changes.setdefault(path.rsplit("/", 1)[0], []).append((path, inode))
+
+    def _rename_dir(self, old: str, new: str) -> None:
+        def moved(path: str) -> str:
+            return new + path[len(old) :] if path == old or path.startswith(f"{old}/") else path
+
+        self._dirs = set(map(moved, self._dirs))
+        self._durable_dirs = set(map(moved, self._durable_dirs))
+        self._names = {moved(path): inode for path, inode in self._names.items()}
+        self._durable = {moved(path): number for path, number in self._durable.items()}
+        self._name_changes = {
+            moved(path): [(moved(name), inode) for name, inode in changes]
+            for path, changes in self._name_changes.items()
+        }
+        self._store_names()
 
     def _change(self, path: str, at: int, data: bytes | None) -> None:
         inode = self._inode(path)

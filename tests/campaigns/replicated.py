@@ -7,8 +7,10 @@ asked for everything:
 - acknowledged messages are there, once, with what was sent, on every server
 - all servers have the same messages under the same sequences
 - one order of events explains what clients of the bucket saw (`kv_history`)
+- confirmed acknowledgements hold, and ordered readers miss nothing (`replicated_readers`)
 
-nats-server runs under the same harness (`kind="n"`). The control has one copy, on a server that loses its disk.
+With `power`, processes that are killed forget what they had not synced. nats-server runs under the same harness
+(`kind="n"`). The control has one copy, on a server that loses its disk.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -39,15 +40,19 @@ from nats.js.kv import KeyValue
 
 from campaigns.figures import Figures
 from campaigns.kv_history import PUT, READ, Event, History
+from campaigns.replicated_node import Node, damage
+from campaigns.replicated_readers import Readers
 from support.network_namespaces import NetworkNamespaces
-from support.servers import server_binary
 
 TROUBLES: Final = (
     *("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader"),
-    *("wipe", "wipe leader", "damage", "damage leader", "move"),
+    *("wipe", "wipe leader", "damage", "damage leader", "move", "clock", "clock leader"),
 )
+POWER_TROUBLES: Final = tuple(trouble for trouble in TROUBLES if not trouble.startswith("damage"))
+"""Files of a disk that forgets have other names, and are damaged in the simulator."""
 _STREAM, _BUCKET, _KEYS = "QUEUE", "PLACES", ("a", "b", "c")
 _ANSWER_S, _FORM_S = 3.0, 90.0
+_NEAR: Final = 20  # messages
 _GONE = (nats.errors.Error, OSError, asyncio.TimeoutError, APIError)
 
 
@@ -63,68 +68,18 @@ class Replicated:
     """The longest time without an acknowledgement after one member died or was cut off."""
     broken: list[str] = field(default_factory=list)
     history: History = field(default_factory=History)
-
-
-class Node:
-    """One server of the cluster, in its namespace."""
-
-    def __init__(self, namespaces: NetworkNamespaces, number: int, kind: str, directory: Path) -> None:
-        self.number = number
-        self.name = f"n{number}"
-        self.url = f"nats://{namespaces.address(number)}:4222"
-        self._binary = "nats-server" if kind == "n" else str(server_binary("ours"))
-        self._namespaces = namespaces
-        self.store = directory / self.name
-        self._log = directory / f"{self.name}.log"
-        self._conf = directory / f"{self.name}.conf"
-        routes = ", ".join(f"nats://{namespaces.address(other)}:6222" for other in range(namespaces.count))
-        # Of ours every second server is encrypted: frames and segments go from one kind to the other.
-        sync = (
-            "sync_interval: always" if kind == "n" else f"key: 'a key of server {number} alone'" if number % 2 else ""
-        )
-        self._conf.write_text(
-            f"server_name: {self.name}\nlisten: 0.0.0.0:4222\n"
-            f"jetstream {{ store_dir: '{self.store}'\n{sync} }}\n"
-            f"cluster {{ name: C, listen: 0.0.0.0:6222, routes: [{routes}]\n"
-            f" advertise: '{namespaces.address(number)}:6222' }}\n"
-            f"client_advertise: '{namespaces.address(number)}:4222'\n"
-        )
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Run it."""
-        with self._log.open("ab") as log:
-            words = self._namespaces.command(self.number, self._binary, "-c", str(self._conf))
-            self._process = subprocess.Popen(words, stdout=log, stderr=log)
-
-    @property
-    def runs(self) -> bool:
-        """Whether it was started and not killed."""
-        return self._process is not None
-
-    def send(self, what: signal.Signals) -> None:
-        """Send a signal."""
-        assert self._process is not None
-        self._process.send_signal(what)
-
-    def kill(self) -> None:
-        """End it without a last word."""
-        if self._process is not None:
-            self.send(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
-
-    def log_text(self) -> str:
-        """What it logged."""
-        return self._log.read_text(errors="replace")
+    readers: Readers = field(default_factory=lambda: Readers(_STREAM))
 
 
 class Trial:
     """One cluster under load, with trouble."""
 
-    def __init__(self, kind: str, directory: Path, *, nodes: int = 3, copies: int = 0, seed: int = 1) -> None:
+    def __init__(
+        self, kind: str, directory: Path, *, nodes: int = 3, copies: int = 0, seed: int = 1, power: bool = False
+    ) -> None:
         """Nothing runs yet; `kind` is `o` for ours, `n` for nats-server; `copies` of each stream, or one a server."""
         self._kind = kind
+        self._power = power
         self._directory = directory
         self._rng = random.Random(seed)
         self._count = nodes
@@ -142,7 +97,10 @@ class Trial:
         """So long under load; then everything is checked."""
         with NetworkNamespaces(self._count) as namespaces:
             self._namespaces = namespaces
-            self.nodes = [Node(namespaces, number, self._kind, self._directory) for number in range(self._count)]
+            self.nodes = [
+                Node(namespaces, number, self._kind, self._directory, power=self._power)
+                for number in range(self._count)
+            ]
             try:
                 for node in self.nodes:
                     node.start()
@@ -150,7 +108,7 @@ class Trial:
                 tasks = [
                     asyncio.create_task(self._again(node, work))
                     for node in self.nodes
-                    for work in (self._publish, self._use_bucket)
+                    for work in (self._publish, self._use_bucket, self._work, self._watcher(node.number))
                 ]
                 await self._make_trouble(seconds, troubles)
                 self._stop.set()
@@ -170,6 +128,7 @@ class Trial:
                 js = client.jetstream(timeout=_ANSWER_S)
                 config = StreamConfig(name=_STREAM, subjects=["q.>"], num_replicas=self._copies)
                 await js.add_stream(config, compression=StoreCompression.S2)
+                await self._found.readers.make(js, self._copies)
                 await js.create_key_value(KeyValueConfig(bucket=_BUCKET, history=1, replicas=self._copies))
             finally:
                 await client.close()
@@ -179,7 +138,7 @@ class Trial:
     async def _client(self, node: Node) -> Client:
         return await nats.connect(node.url, allow_reconnect=False, connect_timeout=_ANSWER_S, error_cb=_silent)
 
-    async def _again(self, node: Node, work: Callable[[JetStreamContext], Any]) -> None:
+    async def _again(self, node: Node, work: Callable[[Client, JetStreamContext], Any]) -> None:
         """A client of one server that comes back whenever it is lost."""
         while not self._stop.is_set():
             try:
@@ -190,14 +149,20 @@ class Trial:
             try:
                 js = client.jetstream(timeout=_ANSWER_S)
                 while not self._stop.is_set() and client.is_connected:
-                    await work(js)
+                    await work(client, js)
             except _GONE:
                 await asyncio.sleep(0.05)
             finally:
                 with contextlib.suppress(*_GONE):
                     await client.close()
 
-    async def _publish(self, js: JetStreamContext) -> None:
+    async def _work(self, client: Client, _js: JetStreamContext) -> None:
+        await self._found.readers.work(client)
+
+    def _watcher(self, number: int) -> Callable[[Client, JetStreamContext], Any]:
+        return lambda _, js: self._found.readers.watch(js, number, self._stop)
+
+    async def _publish(self, _client: Client, js: JetStreamContext) -> None:
         self._numbers += 1
         number = self._numbers
         self._sent[number] = False
@@ -209,7 +174,7 @@ class Trial:
                 self._found.worst_gap_s = max(self._found.worst_gap_s, now - self._last_ack)
             self._last_ack = now
 
-    async def _use_bucket(self, js: JetStreamContext) -> None:
+    async def _use_bucket(self, _client: Client, js: JetStreamContext) -> None:
         bucket: KeyValue = await js.key_value(_BUCKET)
         key = self._rng.choice(_KEYS)
         if self._rng.random() < 0.5:
@@ -277,6 +242,10 @@ class Trial:
             elif trouble == "move":
                 await self._move()
                 await asyncio.sleep(lasts)
+            elif trouble.startswith("clock"):
+                chosen.set_clock(self._rng.choice((-1, 1)) * self._rng.choice((0.3, 10, 3600, 30 * 86_400)))
+                await asyncio.sleep(lasts)
+                chosen.set_clock(0)
             elif trouble.startswith("damage"):
                 chosen.kill()
                 self._found.damaged.append(damage(chosen.store, self._rng))
@@ -314,7 +283,9 @@ class Trial:
         try:
             for stream in (_STREAM, f"KV_{_BUCKET}"):
                 replicas = (await _api(client, f"STREAM.INFO.{stream}"))["cluster"].get("replicas") or []
-                good = {one["name"] for one in replicas if one["current"] and not one.get("offline")}
+                # Who is sent what is new may miss the latest at any moment.
+                near = [one for one in replicas if one["current"] or one.get("lag", 0) < _NEAR]
+                good = {one["name"] for one in near if not one.get("offline")}
                 if len(good) < self._copies - 1 or len(replicas) != self._copies - 1:
                     raise nats.errors.Error(f"{stream} has {replicas}")
         finally:
@@ -362,6 +333,7 @@ class Trial:
         first = next(iter(seen.values()), {})
         found.broken += [f"{name} has other messages" for name, messages in seen.items() if messages != first]
         found.broken += found.history.check()
+        found.broken += found.readers.check(first)
         if found.broken:
             kept = self._directory.with_name(self._directory.name + "-broken")
             shutil.copytree(self._directory, kept, dirs_exist_ok=True)
@@ -401,21 +373,6 @@ class Trial:
                 await asyncio.sleep(0.2)
 
 
-def damage(store: Path, rng: random.Random) -> str:
-    """Spoil one of the files by which a server takes part in its cluster; what was done."""
-    files = [path for path in store.glob("jetstream/+cluster/**/*") if path.is_file() and path.stat().st_size]
-    path, how = rng.choice(sorted(files)), rng.choice(("flip", "empty", "remove"))
-    if how == "flip":
-        content = bytearray(path.read_bytes())
-        content[rng.randrange(len(bytes(content).rstrip(b"\0")) or 1)] ^= 1 << rng.randrange(8)
-        path.write_bytes(content)
-    elif how == "empty":
-        path.write_bytes(b"")
-    else:
-        path.unlink()
-    return f"{how} {path.relative_to(store)}"
-
-
 async def _silent(_error: Exception) -> None:
     return None
 
@@ -435,20 +392,27 @@ def replicated_runs(seeds: range, seconds: float = 60.0) -> Figures:
     worst_s = 0.0
     for number, seed in enumerate(seeds, start=1):
         with tempfile.TemporaryDirectory(prefix="replicated-") as directory:
-            trial = Trial("o", Path(directory), nodes=3 if seed % 2 == 0 else 5, seed=seed)
-            found = asyncio.run(trial.run(seconds))
+            power = seed % 4 >= 2
+            trial = Trial("o", Path(directory), nodes=3 if seed % 2 == 0 else 5, seed=seed, power=power)
+            found = asyncio.run(trial.run(seconds, POWER_TROUBLES if power else TROUBLES))
         counts.update(found.troubles)
         counts.update(acked=found.acked, unanswered=found.unanswered, events=len(found.history.events))
+        counts.update(confirmed=len(found.readers.confirmed), watched=sum(found.readers.watched.values()))
+        counts.update(power=power, five=seed % 2)
         worst_s = max(worst_s, found.worst_gap_s)
         broken += [f"seed {seed}: {problem}" for problem in found.broken]
         click.echo(f"{number:,} of {len(seeds):,} runs, {len(broken)} broken", err=True)
     return Figures(
         {
             "runs": len(seeds),
+            "of five servers": counts["five"],
+            "in which a death is a power cut": counts["power"],
             **{name: counts[name] for name in TROUBLES},
             "messages acknowledged": counts["acked"],
             "publishes without an answer": counts["unanswered"],
             "operations on the bucket": counts["events"],
+            "acknowledgements of a consumer that were confirmed": counts["confirmed"],
+            "messages seen by ordered readers": counts["watched"],
             "longest time without an acknowledgement, s": round(worst_s, 1),
             "lost, doubled, different or out of order": len(broken),
         },
