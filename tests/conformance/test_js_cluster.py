@@ -29,7 +29,7 @@ DEADLINE_S = 30.0
 class Process:
     """One server."""
 
-    def __init__(self, kind: str, number: int, routes: list[int], directory: Path) -> None:
+    def __init__(self, kind: str, number: int, routes: list[int], directory: Path, extra: str = "") -> None:
         self.name = f"n{number}"
         port = free_port()
         self.url = f"nats://127.0.0.1:{port}"
@@ -40,6 +40,7 @@ class Process:
             f'server_name: {self.name}, listen: "127.0.0.1:{port}", server_tags: ["az:{number}", "ssd"]\n'
             f'jetstream {{ store_dir: "{directory / self.name}", max_file: 1GB, max_mem: 64MB }}\n'
             f'cluster {{ name: C, listen: "127.0.0.1:{routes[number]}", routes: [{urls}] }}\n'
+            f"{extra}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -59,11 +60,11 @@ class Process:
 
 
 @asynccontextmanager
-async def cluster(kind: str, directory: Path) -> AsyncIterator[list[Process]]:
+async def cluster(kind: str, directory: Path, extra: str = "") -> AsyncIterator[list[Process]]:
     """Three processes that have a meta leader."""
     directory.mkdir()
     routes = [free_port() for _ in range(3)]
-    processes = [Process(kind, number, routes, directory) for number in range(3)]
+    processes = [Process(kind, number, routes, directory, extra) for number in range(3)]
     try:
         for process in processes:
             process.start()
@@ -87,11 +88,11 @@ async def _quiet(_error: Exception) -> None:
     """Servers come and go here."""
 
 
-async def connected(process: Process) -> Client:
+async def connected(process: Process, **options: Any) -> Client:
     deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
-            return await nats.connect(process.url, allow_reconnect=False, error_cb=_quiet)
+            return await nats.connect(process.url, allow_reconnect=False, error_cb=_quiet, **options)
         except (nats.errors.Error, OSError):
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)

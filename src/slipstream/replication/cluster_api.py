@@ -365,7 +365,12 @@ class ClusterApi:
         if replica is None or assignment is None or replica.group is None:
             request.respond({"success": True})
             return
-        target = next_leader(request.body, self._node, replica.group.votes.voters, replica.group.lags())
+        target = next_leader(
+            bodies.decode_optional(bodies.LEADER_STEPDOWN, request),
+            self._node,
+            replica.group.votes.voters,
+            replica.group.lags(),
+        )
         request.respond({"success": True})
         replica.group.transfer(target)
 

@@ -20,6 +20,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.advisories import Advisories
+from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import Gate
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
@@ -331,7 +332,7 @@ class Coordinator:
         meta = self.meta
         if meta is None or meta.draft is None:
             raise TableError(table.CLUSTER_NOT_LEADER)
-        target = next_leader(body, self, meta.votes.voters, meta.lags())
+        target = next_leader(bodies.decode_text(bodies.LEADER_STEPDOWN, body), self, meta.votes.voters, meta.lags())
         return lambda: meta.transfer(target)
 
     def purge(self, account: str) -> None:
@@ -350,7 +351,7 @@ class Coordinator:
         handed = False
         for _, group in self.hosting.leading():
             with suppress(ApiError):
-                group.transfer(next_leader(b"", self, group.votes.voters, group.lags()))
+                group.transfer(next_leader(bodies.LeaderStepdownRequest(), self, group.votes.voters, group.lags()))
                 handed = True
         if self.is_meta_leader:
             with suppress(ApiError):

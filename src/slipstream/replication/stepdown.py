@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.api import bodies
+from slipstream.jetstream.config.structs import Placement
 from slipstream.jetstream.errors import TableError
 
 if TYPE_CHECKING:
@@ -17,29 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["next_leader"]
 
 
-class _Placement(msgspec.Struct, kw_only=True):
-    cluster: str = ""
-    tags: list[str] = []
-    preferred: str = ""
-
-
-class _Request(msgspec.Struct, kw_only=True):
-    placement: _Placement = msgspec.field(default_factory=_Placement)
-
-
-def next_leader(body: bytes, cluster: Coordinator, members: Iterable[int], lags: Mapping[int, int]) -> int:
+def next_leader(
+    request: bodies.LeaderStepdownRequest, cluster: Coordinator, members: Iterable[int], lags: Mapping[int, int]
+) -> int:
     """The server that a leader hands over to.
 
     Args:
-        body: of the request; it may ask for a server, for tags, or for a cluster.
+        request: it may ask for a server, for tags, or for a cluster.
         cluster: as this server sees it, which leads.
         members: of the group.
         lags: how much each of them is known to miss.
 
     Raises:
-        TableError: 10005, there is no such server, or 10003, the body makes no sense.
+        TableError: 10005, there is no such server.
     """
-    asked = _read(body).placement
+    asked = request.placement or Placement()
     others = [peer for peer in members if peer != cluster.node.id]
     if asked.preferred:
         if asked.preferred == cluster.node.name:
@@ -56,7 +47,7 @@ def next_leader(body: bytes, cluster: Coordinator, members: Iterable[int], lags:
     return min(there, key=lambda peer: lags.get(peer, 0))
 
 
-def _fits(cluster: Coordinator, peer: int, asked: _Placement) -> bool:
+def _fits(cluster: Coordinator, peer: int, asked: Placement) -> bool:
     node = cluster.state.nodes.get(peer)
     if node is None:
         return not (asked.tags or asked.cluster)
@@ -64,15 +55,6 @@ def _fits(cluster: Coordinator, peer: int, asked: _Placement) -> bool:
     return asked.cluster in ("", node.cluster) and all(
         (tag[1:] not in tags) if tag.startswith("!") else tag in tags for tag in map(str.lower, asked.tags)
     )
-
-
-def _read(body: bytes) -> _Request:
-    if bodies.is_empty(body):
-        return _Request()
-    try:
-        return msgspec.json.decode(body, type=_Request)
-    except (msgspec.DecodeError, UnicodeError):
-        raise TableError(table.BAD_REQUEST) from None
 
 
 def _no_peers(text: str) -> TableError:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar, cast
 import msgspec
 
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.config.structs import PLACEMENT, Placement
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.bind import (
     BOOL,
@@ -23,6 +24,7 @@ from slipstream.jetstream.gojson.bind import (
 from slipstream.jetstream.gojson.scan import JsonError, skip_blank, value_end
 
 __all__ = [
+    "LEADER_STEPDOWN",
     "MSG_DELETE",
     "MSG_GET",
     "STREAM_INFO",
@@ -30,6 +32,7 @@ __all__ = [
     "STREAM_NAMES",
     "STREAM_PEER",
     "STREAM_PURGE",
+    "LeaderStepdownRequest",
     "MsgDeleteRequest",
     "MsgGetRequest",
     "StreamInfoRequest",
@@ -38,6 +41,7 @@ __all__ = [
     "StreamPurgeRequest",
     "decode",
     "decode_optional",
+    "decode_text",
     "is_empty",
     "prepare",
     "prepare_optional",
@@ -59,6 +63,12 @@ class StreamPeerRequest(msgspec.Struct, kw_only=True):
 
     peer: str = ""
     """A server's name, or the short form of its number."""
+
+
+class LeaderStepdownRequest(msgspec.Struct, kw_only=True):
+    """STREAM.LEADER.STEPDOWN, CONSUMER.LEADER.STEPDOWN and META.LEADER.STEPDOWN."""
+
+    placement: Placement | None = None
 
 
 class StreamInfoRequest(msgspec.Struct, kw_only=True):
@@ -107,6 +117,9 @@ _QUICK_GET = re.compile(
 _PAGED = [Field("offset", INT), Field("subject", STRING)]
 STREAM_NAMES = GoStruct("JSApiStreamNamesRequest", StreamListRequest, _PAGED)
 STREAM_PEER = GoStruct("JSApiStreamRemovePeerRequest", StreamPeerRequest, [Field("peer", STRING)])
+LEADER_STEPDOWN = GoStruct(
+    "JSApiLeaderStepdownRequest", LeaderStepdownRequest, [Field("placement", GoPointer(PLACEMENT))]
+)
 STREAM_LIST = GoStruct("JSApiStreamListRequest", StreamListRequest, _PAGED)
 STREAM_INFO = GoStruct(
     "JSApiStreamInfoRequest",
@@ -193,6 +206,18 @@ def decode_optional(struct: GoStruct[StructT], request: Asked) -> StructT:
         TableError: 10025 with Go's words.
     """
     return _decoded(struct, request, _optional(request.body))
+
+
+def decode_text(struct: GoStruct[StructT], body: bytes) -> StructT:
+    """The same for a body that is no call of an account; always strict.
+
+    Raises:
+        TableError: 10025 with Go's words.
+    """
+    try:
+        return struct.decode(_optional(body))
+    except JsonError as error:
+        raise TableError(table.INVALID_JSON, err=error) from None
 
 
 def _optional(body: bytes) -> bytes:

@@ -1,0 +1,156 @@
+"""What operators ask of a cluster (who leads, who is a peer), also wrongly, asked of one of nats-server as well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import nats.errors
+import pytest
+from nats.aio.client import Client
+
+from conformance.test_js_cluster import DEADLINE_S, call, cluster, connected, create, shape
+
+pytest.importorskip("slipstream_raft")
+
+ACCOUNTS: Final = """
+accounts {
+  $SYS { users: [{ user: sys, password: sys }] }
+  A { jetstream: enabled, users: [{ user: a, password: a }] }
+}
+no_auth_user: a
+"""
+LEADER, FOLLOWER = "<leader>", "<follower>"
+"""In bodies: names of servers, of the stream that is asked about."""
+STEP_DOWNS: Final = [
+    b"{",
+    b"[]",
+    b"5",
+    b'"n1"',
+    b"null",
+    b'{"placement": null}',
+    b'{"placement": []}',
+    b'{"placement": {"preferred": 5}}',
+    b'{"placement": {"tags": "az:1"}}',
+    b'{"placement": {"preferred": "nx"}}',
+    b'{"placement": {"preferred": "<leader>"}}',
+    b'{"placement": {"preferred": "<leader>", "tags": ["ssd"]}}',
+    b'{"placement": {"preferred": "<follower>", "tags": ["az:9"]}}',
+    b'{"placement": {"preferred": "<follower>", "cluster": "OTHER"}}',
+    b'{"placement": {"preferred": "nx", "cluster": "OTHER"}}',
+    b'{"placement": {"cluster": "OTHER"}}',
+    b'{"placement": {"tags": ["az:9"]}}',
+    b'{"placement": {"tags": ["az:1", "az:2"]}}',
+    b'{"placement": {"tags": ["!ssd"]}}',
+    b'{"placement": {"tags": [""]}}',
+    b'{"placement": {"preferred": "", "nope": 1}}',
+    b'{"nope": 1}',
+]
+PEER_REMOVALS: Final = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"peer": ""}',
+    b'{"peer": 5}',
+    b'{"peer": "nx"}',
+    b'{"peer": "nx", "nope": 1}',
+    b'{"nope": 1}',
+]
+SERVER_REMOVALS: Final = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"peer": ""}',
+    b'{"peer": 5}',
+    b'{"peer": "nx"}',
+    b'{"peer_id": "nx"}',
+    b'{"peer_id": ""}',
+    b'{"peer": "nx", "peer_id": "ny"}',
+    b'{"nope": 1}',
+]
+SCRIPT: Final = [
+    *(("STREAM.LEADER.STEPDOWN.S3", body) for body in STEP_DOWNS),
+    *(("CONSUMER.LEADER.STEPDOWN.S3.c", body) for body in STEP_DOWNS),
+    *((f"STREAM.LEADER.STEPDOWN.{name}", body) for name in ("S1", "NO", "a.b") for body in (b"", b"{", b"[]")),
+    *((f"CONSUMER.LEADER.STEPDOWN.{name}", body) for name in ("S3.no", "NO.c", "S1.c") for body in (b"", b"{")),
+    *(("STREAM.PEER.REMOVE.S3", body) for body in PEER_REMOVALS),
+    *((f"STREAM.PEER.REMOVE.{name}", body) for name in ("S1", "NO") for body in PEER_REMOVALS[::3]),
+    ("STREAM.PEER.REMOVE.S1", b'{"peer": "<leader>"}'),
+    ("STREAM.PEER.REMOVE.S1", b'{"peer": "<follower>"}'),
+]
+SYSTEM_SCRIPT: Final = [
+    *(("META.LEADER.STEPDOWN", body) for body in STEP_DOWNS),
+    *(("SERVER.REMOVE", body) for body in SERVER_REMOVALS),
+]
+
+
+async def asked(client: Client, subject: str, body: bytes) -> Any:
+    """The answer, whichever server it names; nobody answers while nobody leads."""
+    for _ in range(8):
+        try:
+            answer = await client.request(f"$JS.API.{subject}", body, timeout=2)
+        except (nats.errors.TimeoutError, nats.errors.NoRespondersError):
+            continue
+        return shape(json.loads(re.sub(rb'\\"n[012]\\"', b"<server>", answer.data)))
+    return "no answer"
+
+
+async def led(client: Client) -> dict[str, str]:
+    """Who leads, once all are led."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        subjects = ("STREAM.INFO.S3", "CONSUMER.INFO.S3.c", "STREAM.INFO.S1")
+        facts = {subject: (await call(client, subject)).get("cluster", {}).get("leader") for subject in subjects}
+        if all(facts.values()):
+            return facts
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+
+
+async def named(client: Client, system: Client, subject: str, body: bytes) -> bytes:
+    """The body with names of servers."""
+    if b"<" not in body:
+        return body
+    if subject.startswith("META"):
+        leader = ""
+        while not leader:
+            found = json.loads((await system.request("$SYS.REQ.SERVER.PING.JSZ", b"{}", timeout=2)).data)
+            leader = found["data"]["meta_cluster"].get("leader", "")
+    else:
+        asks = "CONSUMER.INFO.S3.c" if subject.startswith("CONSUMER") else f"STREAM.INFO.{subject[-2:]}"
+        leader = (await led(client))[asks]
+    follower = next(name for name in ("n0", "n1", "n2") if name != leader)
+    return body.replace(LEADER.encode(), leader.encode()).replace(FOLLOWER.encode(), follower.encode())
+
+
+async def answers(kind: str, directory: Path) -> list[Any]:
+    """What one cluster says to all of it."""
+    async with cluster(kind, directory, ACCOUNTS) as processes:
+        client = await connected(processes[0])
+        system = await connected(processes[0], user="sys", password="sys")
+        for name, replicas in (("S3", 3), ("S1", 1)):
+            assert "error" not in await create(client, name, replicas)
+        config = {"durable_name": "c", "ack_policy": "explicit"}
+        assert "error" not in await call(client, "CONSUMER.CREATE.S3.c", stream_name="S3", config=config)
+        found = []
+        for who, script in ((client, SCRIPT), (system, SYSTEM_SCRIPT)):
+            for subject, body in script:
+                await led(client)
+                found.append(await asked(who, subject, await named(client, system, subject, body)))
+        await client.close()
+        await system.close()
+    return found
+
+
+async def test_operators_are_answered_as_by_a_cluster_of_nats_server(tmp_path: Path) -> None:
+    ours, real = await answers("ours", tmp_path / "ours"), await answers("real", tmp_path / "real")
+    both = zip([*SCRIPT, *SYSTEM_SCRIPT], ours, real, strict=True)
+    assert [(question, one, other) for question, one, other in both if one != other] == []
