@@ -179,14 +179,14 @@ STREAM_MAX_STREAM_BYTES_EXCEEDED: Final = ErrorSpec(
     400, 10122, "stream max bytes exceeds account limit max stream bytes"
 )
 STREAM_MOVE_AND_SCALE: Final = ErrorSpec(400, 10123, "can not move and scale a stream in a single update")
-STREAM_MOVE_IN_PROGRESS: Final = ErrorSpec(400, 10124, "stream move already in progress: {msg}")
+STREAM_MOVE_IN_PROGRESS: Final = ErrorSpec(400, 10124, "stream move already in progress")
 CONSUMER_MAX_REQUEST_BATCH_EXCEEDED: Final = ErrorSpec(
     400, 10125, "consumer max request batch exceeds server limit of {limit}"
 )
 CONSUMER_REPLICAS_EXCEEDS_STREAM: Final = ErrorSpec(400, 10126, "consumer config replica count exceeds parent stream")
 CONSUMER_NAME_CONTAINS_PATH_SEPARATORS: Final = ErrorSpec(400, 10127, "Consumer name can not contain path separators")
 STREAM_NAME_CONTAINS_PATH_SEPARATORS: Final = ErrorSpec(400, 10128, "Stream name can not contain path separators")
-STREAM_MOVE_NOT_IN_PROGRESS: Final = ErrorSpec(400, 10129, "stream move not in progress")
+STREAM_RECONFIGURE_NOT_IN_PROGRESS: Final = ErrorSpec(400, 10129, "stream reconfiguration not in progress")
 STREAM_NAME_EXIST_RESTORE_FAILED: Final = ErrorSpec(400, 10130, "stream name already in use, cannot restore")
 CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH: Final = ErrorSpec(
     400, 10131, "Consumer create request did not match filtered subject from create subject"
@@ -456,7 +456,7 @@ ALL_ERRORS: Final = (
     CONSUMER_REPLICAS_EXCEEDS_STREAM,
     CONSUMER_NAME_CONTAINS_PATH_SEPARATORS,
     STREAM_NAME_CONTAINS_PATH_SEPARATORS,
-    STREAM_MOVE_NOT_IN_PROGRESS,
+    STREAM_RECONFIGURE_NOT_IN_PROGRESS,
     STREAM_NAME_EXIST_RESTORE_FAILED,
     CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH,
     CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH,

@@ -29,15 +29,13 @@ from slipstream.jetstream.config.versioning import API_LEVEL
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import AccountLimits
+from slipstream.replication.agreement import Agreement
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.descriptions import (
     BEYOND,
-    DESCRIBE,
     LIST,
     USAGE,
     BeyondLimits,
-    Described,
-    DescribeStream,
     ListStreams,
 )
 from slipstream.replication.ids import short_id
@@ -52,7 +50,6 @@ from slipstream.units import SECOND_NS
 __all__ = ["ClusterApi", "new_assignment"]
 
 _PAGING: Final = {"total": 0, "offset": 0, "limit": 0}
-_MADE_WITHIN_NS: Final = 10 * SECOND_NS  # a stream that has no leader by then may still get one
 _GATHERED_WITHIN_NS: Final = 4 * SECOND_NS
 
 
@@ -64,6 +61,7 @@ class ClusterApi:
         self._account = account
         self._counters = api.counters
         self._node = node
+        self._agreement = Agreement(node, account.ports)
         register = api.register
         register("INFO", "account_info_response", self.info)
         register("STREAM.CREATE.*", "stream_create_response", self.create)
@@ -76,7 +74,6 @@ class ClusterApi:
         # Both move what is there and lose nothing, so there is nothing that one does and the other does not.
         for call in ("STREAM.PEER.REMOVE.*", "STREAM.PEER.EVACUATE.*"):
             register(call, "stream_remove_peer_response", self.remove_peer)
-        register("STREAM.CANCEL_MOVE.*", "stream_cancel_move_response", self.refuse, checks_level=False)
         account.stored_elsewhere.append(self._stores)
 
     def _stores(self, subject: bytes) -> bool:
@@ -89,7 +86,7 @@ class ClusterApi:
     def create(self, request: ApiRequest) -> None:
         """Make a stream, or confirm that it is there."""
         asked = asked_to_create(request)
-        meta = self._meta()
+        meta = self._agreement.meta
         draft, name = meta.draft, self._account.name
         assert draft is not None
         held = draft.account(name)
@@ -97,10 +94,15 @@ class ClusterApi:
         judge_stream(request, config, held.config_of(config.name))
         config, existing = new_config(config, held, self._rules(), pedantic=asked.pedantic)
         if existing is not None:
-            self._answer(request, existing, {})
+            self._agreement.answer(request, existing, {})
             return
         made = new_assignment(self._account, config, self._node, meta)
-        self._agree(request, made, "create", {"did_create": True})
+
+        def announce() -> None:
+            if made.is_replicated:
+                self._account.advisories.stream_action(made.name, "create")
+
+        self._agreement.agree(request, made, {"did_create": True}, announce)
 
     def update(self, request: ApiRequest) -> None:
         """Replace a stream's configuration."""
@@ -111,7 +113,7 @@ class ClusterApi:
 
     def _update(self, request: ApiRequest, asked: StreamConfigRequest, allowed: ConsumerLimits | None) -> None:
         """The same; `allowed`: limits that no consumer of the stream exceeds."""
-        draft = self._meta().draft
+        draft = self._agreement.meta.draft
         assert draft is not None
         held = draft.account(self._account.name)
         config = asked.config()
@@ -122,7 +124,7 @@ class ClusterApi:
             self._look_at_consumers(request, existing, limits, lambda: self._update(request, asked, limits))
             return
         leader = self._node.leader_of(existing)
-        self._agree(request, changed_assignment(existing, config, draft, self._node.around, leader), "modify", {})
+        self._agreement.agree(request, changed_assignment(existing, config, draft, self._node.around, leader), {})
 
     def _look_at_consumers(
         self, request: ApiRequest, existing: Assignment, limits: ConsumerLimits, then: Callable[[], None]
@@ -157,7 +159,7 @@ class ClusterApi:
         asked = bodies.decode(bodies.STREAM_PEER, request)
         if not asked.peer:
             raise TableError(table.BAD_REQUEST)
-        meta = self._meta()
+        meta = self._agreement.meta
         assert meta.draft is not None
         found = meta.draft.find(self._account.name, request.names[0])
         if found is None:
@@ -180,7 +182,7 @@ class ClusterApi:
         """Remove a stream."""
         if not bodies.is_empty(request.body):
             raise TableError(table.NOT_EMPTY_REQUEST)
-        meta, name = self._meta(), request.names[0]
+        meta, name = self._agreement.meta, request.names[0]
         assert meta.draft is not None
         found = meta.draft.find(self._account.name, name)
         if found is None:
@@ -195,55 +197,6 @@ class ClusterApi:
                 self._account.advisories.stream_action(name, "delete")
 
         meta.propose([stream_key(self._account.name, name)], done)
-
-    def _agree(self, request: ApiRequest, wanted: Assignment, action: str, also: Mapping[str, object]) -> None:
-        def done(is_done: bool) -> None:
-            if not is_done:
-                request.fail(TableError(table.CLUSTER_NOT_AVAIL))
-                return
-
-            def announce() -> None:
-                if action == "create" and wanted.is_replicated:
-                    self._account.advisories.stream_action(wanted.name, action)
-
-            self._answer(request, wanted, also, announce)
-
-        self._meta().propose([wanted], done)
-
-    def _answer(
-        self,
-        request: ApiRequest,
-        assignment: Assignment,
-        also: Mapping[str, object],
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        """Answer when the stream is as it was agreed on, as its leader describes it."""
-        meta = self._meta()
-
-        def answered(_node: int, body: bytes) -> None:
-            if request.is_answered:
-                return
-            end()
-            described = msgspec.msgpack.decode(body, type=Described)
-            if described.error is not None:
-                request.fail(TableError(table.STREAM_CREATE, err=described.error))
-                return
-            request.respond({**msgspec.json.decode(described.fields), **also})
-            if then is not None:
-                then()
-
-        def late() -> None:
-            if not request.is_answered:
-                end()
-                request.fail(TableError(table.CLUSTER_NOT_AVAIL))
-
-        question = DescribeStream(assignment.account, assignment.name, assignment.group, meta.handed_seq)
-        cancel_timer = self._account.ports.call_later(_MADE_WITHIN_NS, late)
-        cancel_question = self._node.calls.ask(assignment.hosts, DESCRIBE, msgspec.msgpack.encode(question), answered)
-
-        def end() -> None:
-            cancel_timer()
-            cancel_question()
 
     # --- many streams -----------------------------------------------------------------------------------------------
 
@@ -374,17 +327,7 @@ class ClusterApi:
         request.respond({"success": True})
         replica.group.transfer(target)
 
-    def refuse(self, request: ApiRequest) -> None:
-        """What clusters cannot do yet."""
-        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
-
     # --- inside -----------------------------------------------------------------------------------------------------
-
-    def _meta(self) -> MetaGroup:
-        meta = self._node.meta
-        if meta is None or meta.draft is None:
-            raise TableError(table.CLUSTER_NOT_AVAIL)
-        return meta
 
     def _rules(self) -> AccountRules:
         return AccountRules(self._account.limits, self._account.checks.context())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.config.durations import format_duration
+from slipstream.jetstream.config.structs import PLACEMENT
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports
 from slipstream.replication.group_ports import GroupFacts
@@ -13,6 +14,7 @@ from slipstream.replication.ids import NO_NODE, group_name, short_id
 
 if TYPE_CHECKING:
     from slipstream.replication.coordinator import ClusterPlace, Coordinator
+    from slipstream.replication.meta.entries import Assignment, Origin
 
 __all__ = ["ClusterBlocks"]
 
@@ -60,7 +62,21 @@ class ClusterBlocks:
             for peer in assignment.hosts
             if peer != leader
         ]
+        if assignment.origin is not None:
+            out["desired"] = self._desired(assignment, assignment.origin)
         return out
+
+    def _desired(self, assignment: Assignment, origin: Origin) -> dict[str, object]:
+        """Where a stream is to be, while its servers change."""
+        before: dict[str, object] = {"replicas": origin.replicas}
+        if origin.placement is not None:
+            before["placement"] = PLACEMENT.wire(origin.placement)
+        return {
+            "created": format_time(origin.since_ns),
+            "name": assignment.cluster,
+            "replicas": [{"name": self._cluster.name_of(peer), "peer": short_id(peer)} for peer in assignment.peers],
+            "origin": before,
+        }
 
     def peer(self, peer: int, lags: Mapping[int, int]) -> dict[str, object]:
         """A server, as one of those that keep something."""

@@ -52,7 +52,6 @@ _QUESTION, _ANSWER = 1, 2  # kinds of messages of it
 _NOTE: Final = "note"  # what is said of a stream that moved
 _SAID: Final = msgspec.msgpack.Decoder(Settled | Left)
 _LEADERLESS_TICKS: Final = 30
-_REFUSED: Final = ("STREAM.CANCEL_MOVE.",)  # what clusters cannot do yet
 
 
 class ClusterPlace(Protocol):
@@ -273,7 +272,7 @@ class Coordinator:
     @property
     def around(self) -> Surroundings:
         """What placement has to know of servers."""
-        return Surroundings(self.online, unique_tag=self._unique_tag)
+        return Surroundings(self.online, unique_tag=self._unique_tag, now_ns=self._ports.now_ns())
 
     @property
     def state(self) -> MetaState:
@@ -388,7 +387,7 @@ class Coordinator:
                 return False
             verdict = who_answers(call, account, self)
             if verdict is Responsibility.HANDLE:
-                return TableError(table.CLUSTER_UN_SUPPORT_FEATURE) if call.startswith(_REFUSED) else True
+                return True
             if verdict is Responsibility.NOT_FOUND:
                 # As a cluster of nats-server has it, where lists of consumers are not asked of the stream.
                 if call.startswith("CONSUMER.LIST."):

@@ -311,6 +311,10 @@ class JetStreamRunner:
         self.trail.open()
         return api
 
+    def has_account(self, name: str) -> bool:
+        """Whether this server knows an account, with JetStream or without."""
+        return name in self._server.hub.accounts
+
     def account_path(self, name: str) -> str:
         """Where the files of an account are."""
         hidden = self._at_rest

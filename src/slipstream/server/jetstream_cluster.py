@@ -16,6 +16,7 @@ from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.promise_file import INCARNATION_BYTES, PromiseFile
+from slipstream.replication.move_api import MoveApi
 from slipstream.replication.restore_api import ClusterRestoreApi
 from slipstream.server.cluster_node import ClusterNode
 from slipstream.server.storage import CLUSTER_DIRECTORY
@@ -99,6 +100,11 @@ class JetStreamCluster:
         """Answer the calls that are about more than one stream."""
         ClusterApi(account, api, self.coordinator)
         ClusterRestoreApi(account, api, self.coordinator)
+        MoveApi(api, self.coordinator, account.ports, lambda name: name == account.name, own=account.name)
+
+    def serve_system(self, api: ApiDispatcher, ports: Ports, is_account: Callable[[str], bool]) -> None:
+        """Answer what users of the system account may ask about streams of others."""
+        MoveApi(api, self.coordinator, ports, is_account)
 
     def opened(self, account: JetStreamAccount) -> None:
         """An account may use JetStream here."""

@@ -16,6 +16,8 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.actions import action_of
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.api.subjects import API_PREFIX, TYPE_PREFIX
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
@@ -24,10 +26,10 @@ from slipstream.limits import API_DROPPED_REPORT_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.member import Member
-    from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.ports import Cancel
     from slipstream.replication.coordinator import Coordinator
     from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.jetstream_cluster import JetStreamCluster
     from slipstream.server.jetstream_ports import AccountPorts
 
 __all__ = ["SystemApi"]
@@ -35,6 +37,7 @@ __all__ = ["SystemApi"]
 _PURGE = "ACCOUNT.PURGE."
 _STEPDOWN = "META.LEADER.STEPDOWN"
 _REMOVE = "SERVER.REMOVE"
+_MOVES: Final = ("ACCOUNT.STREAM.MOVE.", "ACCOUNT.STREAM.CANCEL_MOVE.")
 # Calls that only read, by how they begin: these are answered for the audit trail.
 _READS: Final = (
     *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.", "STREAM.MSG.GET.", "STREAM.VERIFY."),
@@ -67,6 +70,23 @@ class SystemApi:
         self._advisories = Advisories(ports, runner.facts)
         self._dropped = [0, 0]  # since the last report: calls that change something, calls that look
         self._report_timer: Cancel | None = None
+        self._moves = None if runner.cluster is None else self._serve_moves(runner.cluster, ports)
+
+    def _serve_moves(self, cluster: JetStreamCluster, ports: AccountPorts) -> ApiDispatcher:
+        """The calls that move streams of accounts, which the leader of the meta group answers."""
+        runner, facts, coordinator = self._runner, self._runner.facts, cluster.coordinator
+        load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit)
+        api = ApiDispatcher(
+            ports,
+            self._advisories,
+            load,
+            account=runner.system_name,
+            strict=facts.strict,
+            trail=runner.trail,
+            gate=lambda _: coordinator.is_meta_leader,
+        )
+        cluster.serve_system(api, ports, runner.has_account)
+        return api
 
     def answer(
         self, publisher: Member | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
@@ -83,6 +103,9 @@ class SystemApi:
             header = body[:header_size] or None
             handle = self._trail_api.handle
             trail.when_open(partial(handle, subject, reply, header, body[header_size:], describe, grants))
+            return
+        if self._moves is not None and call.startswith(_MOVES):
+            self._moves.handle(subject, reply, body[:header_size] or None, body[header_size:], describe)
             return
         asked = _Asked(text, reply, body[header_size:], describe)
         cluster = self._runner.cluster
@@ -150,7 +173,9 @@ class SystemApi:
         self._advisories.publish("SERVER.OUT_OF_STORAGE", "server_out_of_space", facts)
 
     def stop(self) -> None:
-        """No more reports."""
+        """No more reports, and no answers to calls that wait."""
+        if self._moves is not None:
+            self._moves.stop()
         if self._report_timer is not None:
             self._report_timer()
             self._report_timer = None

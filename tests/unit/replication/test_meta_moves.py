@@ -11,7 +11,9 @@ from slipstream.replication.meta.entries import Assignment, decode, encode, node
 from slipstream.replication.meta.moves import (
     Left,
     Settled,
+    cancelled,
     changed_assignment,
+    moved_off,
     noted,
     wish,
     without_peer,
@@ -65,6 +67,40 @@ def test_a_server_is_replaced_if_there_is_another() -> None:
         without_peer(five, B, state(five), AROUND)
     assert caught.value.err_code == 10075
     assert without_peer(replaced, B, state(replaced), AROUND) is replaced  # it is on its way out
+
+
+def test_a_move_goes_back_to_where_it_began() -> None:
+    tags = Placement(tags=["!az:e"])
+    old = assignment("S", peers=[A, B], placement=tags)
+    moved = changed_assignment(
+        old, config("S", num_replicas=2, placement=Placement(tags=["!az:a"])), state(old), AROUND, leader=A
+    )
+    removed = without_peer(moved, B, state(moved), AROUND)
+    assert decode(*encode(removed)) == removed
+    back = cancelled(removed)
+    assert (back.peers, back.config.placement, back.move) == ([A, B], tags, 3) and set(back.hosts) >= set(removed.hosts)
+    assert cancelled(back) is back
+    done = noted(back, Settled("A", "S", back.group, 3, 7, 40))
+    assert done is not None and done.origin is None
+    for settled in (old, done):
+        with pytest.raises(ApiError) as caught:
+            cancelled(settled)
+        assert caught.value.err_code == 10129
+
+
+def test_a_stream_is_moved_off_a_server_that_is_named() -> None:
+    old = assignment("S", peers=[A, B], placement=Placement(tags=["!az:e"]))
+    moved = moved_off(old, A, ["az:d"], state(old), AROUND)
+    assert (moved.peers, moved.config) == ([B, D], old.config) and cancelled(moved).peers == [A, B]
+    for tags, around in ((["az:e"], AROUND), (["az:b"], AROUND), ([], Surroundings([A, B]))):
+        with pytest.raises(ApiError) as caught:
+            moved_off(old, A, tags, state(old), around)
+        assert caught.value.err_code == 10005
+    grown = changed_assignment(old, config("S", num_replicas=3), state(old), AROUND, leader=A)
+    for moving, code in ((moved, 10124), (grown, 10226), (wish(old, [A, C]), 10124)):
+        with pytest.raises(ApiError) as caught:
+            moved_off(moving, moving.peers[0], [], state(moving), AROUND)
+        assert caught.value.err_code == code
 
 
 def test_what_is_said_counts_for_the_wish_it_names() -> None:

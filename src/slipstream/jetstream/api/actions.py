@@ -34,6 +34,8 @@ _ACTIONS: Final = {
     "CONSUMER.UNPIN": "consumer.unpin",
     "CONSUMER.LEADER.STEPDOWN": "consumer.leader_stepdown",
     "ACCOUNT.PURGE": "account.purge",
+    "ACCOUNT.STREAM.MOVE": "stream.move",
+    "ACCOUNT.STREAM.CANCEL_MOVE": "stream.cancel_move",
 }
 _TOKENS_MAX: Final = 3  # literal ones
 
@@ -58,5 +60,7 @@ def action_of(subject: str) -> Action | None:
         names = [*tokens[count:], "", ""]
         if name.startswith("account."):
             return Action(name, target=names[0])
+        if tokens[0] == "ACCOUNT":  # whose stream it is stands before its name
+            return Action(name, names[1], target=names[0])
         return Action(name, names[0], names[1] if name.startswith("consumer.") else "")
     return None

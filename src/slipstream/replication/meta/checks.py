@@ -23,6 +23,7 @@ from slipstream.jetstream.config.versioning import same_but_for_versioning
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.replication.meta.entries import Assignment
+from slipstream.replication.meta.moves import check_not_moving
 from slipstream.replication.meta.state import AccountStreams
 
 __all__ = ["AccountRules", "changed_config", "check_movable", "new_config", "restored_config", "tier_of"]
@@ -101,9 +102,8 @@ def changed_config(
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
     if moved and scaled:
         raise TableError(table.STREAM_MOVE_AND_SCALE)
-    if moved and existing.is_moving:
-        raise TableError(table.STREAM_MOVE_IN_PROGRESS, msg=f"{len(existing.moving_from)} servers still keep it")
     if moved or scaled:
+        check_not_moving(existing, is_move=moved)
         check_movable(existing)
     _check_limits(config, held, rules.limits, new=False)
     return config, existing

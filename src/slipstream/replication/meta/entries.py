@@ -17,10 +17,10 @@ import msgspec
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.stored import from_stored, to_stored
-from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.gojson import JsonError
 
-__all__ = ["Assignment", "Node", "decode", "encode", "node_key", "stream_key"]
+__all__ = ["Assignment", "Node", "Origin", "decode", "encode", "node_key", "stream_key"]
 
 _NODE: Final = b"node."
 _STREAM: Final = b"stream."
@@ -39,6 +39,18 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Makes the number of a server that lost its store another one; see `node_id`."""
     removed: bool = False
     """It was taken out of the cluster, or another incarnation has its place: this number never takes part again."""
+
+
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """Where a stream was before its servers began to change, and where it goes again if that is cancelled."""
+
+    peers: list[int]
+    cluster: str
+    replicas: int
+    placement: Placement | None
+    is_move: bool
+    """Whether it is to go elsewhere; else it gets more or fewer copies."""
+    since_ns: int
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +82,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     gone: list[tuple[int, int]] = []
     """Servers that left its group and have not said yet that their files are removed, each with the wish that they left
     by. Until they have, they are no members again: what they still have would be taken for what they promise."""
+    origin: Origin | None = None
+    """While its servers change because somebody asked for it."""
 
     @property
     def name(self) -> str:
@@ -113,6 +127,7 @@ class _StoredAssignment(msgspec.Struct, array_like=True, kw_only=True):
     floor_term: int = 0
     floor_index: int = 0
     gone: list[tuple[int, int]] = []
+    origin: Origin | None = None
 
 
 def node_key(node_id: int) -> bytes:
@@ -144,6 +159,7 @@ def encode(entry: Node | Assignment) -> tuple[bytes, bytes]:
         floor_term=entry.floor_term,
         floor_index=entry.floor_index,
         gone=entry.gone,
+        origin=entry.origin,
     )
     return stream_key(entry.account, entry.name), msgspec.msgpack.encode(stored)
 
@@ -190,4 +206,5 @@ def _decode_assignment(payload: bytes) -> Assignment:
         floor_term=stored.floor_term,
         floor_index=stored.floor_index,
         gone=stored.gone,
+        origin=stored.origin,
     )

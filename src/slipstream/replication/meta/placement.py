@@ -43,6 +43,8 @@ class Surroundings:
     used_bytes: UsedBytes = field(default_factory=dict)
     """What is stored on a server, if it has told."""
     unique_tag: str = ""
+    now_ns: int = 0
+    """When that is."""
 
 
 @dataclass(slots=True)

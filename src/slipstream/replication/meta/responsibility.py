@@ -69,6 +69,8 @@ _META_CALLS: Final = (
     "STREAM.PEER.EVACUATE.",
     "STREAM.CANCEL_MOVE.",
 )
+# About a stream of the account that is named next: its own, or the system account asks, which has no gate here.
+_ACCOUNT_CALLS: Final = ("ACCOUNT.STREAM.MOVE.", "ACCOUNT.STREAM.CANCEL_MOVE.")
 # What is about a stream, by how it begins; the stream's name is the next token.
 _STREAM_CALLS: Final = (
     "STREAM.INFO.",
@@ -114,6 +116,10 @@ def who_answers(call: str, account: str, view: ClusterView) -> Responsibility:
     """
     if any(call == prefix or (prefix[-1] == "." and call.startswith(prefix)) for prefix in _META_CALLS):
         return _meta(view)
+    prefix = next((prefix for prefix in _ACCOUNT_CALLS if call.startswith(prefix)), None)
+    if prefix is not None:
+        is_own = call[len(prefix) :].rpartition(".")[0] == account
+        return Responsibility.HANDLE if is_own and view.is_meta_leader else Responsibility.SILENT
     prefix = next((prefix for prefix in _STREAM_CALLS if call.startswith(prefix)), None)
     if prefix is None:
         return Responsibility.SILENT
