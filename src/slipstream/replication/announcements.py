@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.consumer.consumers import Consumers
+from slipstream.jetstream.consumer.stored import stored_consumers
 from slipstream.replication.ids import short_id
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.stream_replica import StreamReplica
@@ -31,6 +32,7 @@ class Announcements:
         blocks: ClusterBlocks,
         account: Callable[[str], JetStreamAccount | None],
         system: Advisories | None,
+        log: Callable[[str, str], None],
     ) -> None:
         """Nobody was told anything.
 
@@ -39,7 +41,9 @@ class Announcements:
             blocks: what is said about servers.
             account: an account by its name, if it may use JetStream here.
             system: advisories of the system account, if there is one.
+            log: takes a level and a line.
         """
+        self._log = log
         self._cluster = cluster
         self._blocks = blocks
         self._account = account
@@ -69,7 +73,19 @@ class Announcements:
         if there > len(assignment.hosts) // 2:
             return
         fields = self._fields(assignment, leads=False)
-        self._tell(assignment, f"STREAM.QUORUM_LOST.{assignment.name}", "stream_quorum_lost", fields)
+        name, what = assignment.name, f"{assignment.account} > {assignment.name}"
+        self._log("WRN", f"JetStream cluster stream '{what}' has NO quorum, stalled")
+        self._tell(assignment, f"STREAM.QUORUM_LOST.{name}", "stream_quorum_lost", fields)
+        for consumer in self._kept_consumers(assignment):
+            self._log("WRN", f"JetStream cluster consumer '{what} > {consumer}' has NO quorum, stalled.")
+            self._tell_of_consumer(assignment, consumer, "QUORUM_LOST", fields)
+
+    def _kept_consumers(self, assignment: Assignment) -> list[str]:
+        """Consumers of a stream that nobody leads, as the copy here knows them."""
+        found = self._cluster.hosting.followed(assignment.account)
+        store = next((store for one, store in found if one.group == assignment.group), None)
+        consumers = {} if store is None else stored_consumers(store)
+        return sorted(name for name, state in consumers.items() if not state.config.direct)
 
     def meta_elected(self) -> None:
         """This server leads the meta group."""
@@ -84,11 +100,13 @@ class Announcements:
         self._system.publish("DOMAIN.LEADER_ELECTED", "domain_leader_elected", fields)
 
     def _consumers_elected(self, assignment: Assignment, names: Iterable[str], fields: dict[str, object]) -> None:
-        rest = {key: value for key, value in fields.items() if key != "stream"}
         for name in names:
-            subject = f"CONSUMER.LEADER_ELECTED.{assignment.name}.{name}"
-            told = {"stream": assignment.name, "consumer": name, **rest}
-            self._tell(assignment, subject, "consumer_leader_elected", told)
+            self._tell_of_consumer(assignment, name, "LEADER_ELECTED", fields)
+
+    def _tell_of_consumer(self, assignment: Assignment, name: str, event: str, fields: dict[str, object]) -> None:
+        """The same that is told of its stream."""
+        told = {"stream": assignment.name, "consumer": name, **fields}
+        self._tell(assignment, f"CONSUMER.{event}.{assignment.name}.{name}", f"consumer_{event.lower()}", told)
 
     def _fields(self, assignment: Assignment, *, leads: bool) -> dict[str, object]:
         replica = self._cluster.hosting.replica(assignment.account, assignment.name)

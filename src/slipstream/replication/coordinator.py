@@ -158,7 +158,7 @@ class Coordinator:
         """Those of the cluster."""
         self.blocks = ClusterBlocks(self, place, ports)
         """What is said about streams and groups."""
-        self.announcements = Announcements(self, self.blocks, account, system)
+        self.announcements = Announcements(self, self.blocks, account, system, ports.log)
         """What those hear who listen for changes."""
         groups.add(CALLS_GROUP, self, self._hear)
 

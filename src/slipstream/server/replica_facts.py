@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.jetstream.api.info import config_fields, stored_state_fields
 from slipstream.jetstream.consumer.info import stored_consumer_fields
-from slipstream.jetstream.consumer.state import ConsumerState
+from slipstream.jetstream.consumer.stored import stored_consumers
 from slipstream.jetstream.gojson.times import format_time
 
 if TYPE_CHECKING:
     from slipstream.jetstream.account.account import JetStreamAccount
+    from slipstream.jetstream.consumer.state import ConsumerState
     from slipstream.jetstream.store.file import FileStore
     from slipstream.replication.meta.entries import Assignment
 
@@ -70,11 +71,4 @@ class ReplicaFacts:
 
     @cached_property
     def _consumers(self) -> dict[str, ConsumerState]:
-        """By their names. One that cannot be read is its leader's to report: here it is not shown."""
-        found = {}
-        for key, parts in self._store.journal.entries().items():
-            try:
-                found[key.decode("utf-8", "replace")] = ConsumerState.decode(parts)
-            except ValueError:
-                continue
-        return found
+        return stored_consumers(self._store)

@@ -14,10 +14,12 @@ from nats.aio.msg import Msg
 pytest.importorskip("slipstream_raft")
 
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.state import ConsumerState
+from slipstream.jetstream.consumer.stored import stored_consumers
 from slipstream.replication.hosting import Hosting
 from support.cluster_calls import call, create, published
-from support.cluster_servers import Trio, trio
+from support.cluster_servers import Member, Trio, trio
 from support.clusters import heard_by_all, until
 
 ACCOUNTS = """
@@ -102,12 +104,37 @@ async def test_who_listens_hears_of_leaders(tmp_path: Path) -> None:
         await until(lambda: not servers.members[0].coordinator.state.account("A").streams, "nothing is left")
         # Two of three are gone.
         await create(client, "LOST")
+        for name in ("d", "c"):
+            body = {"durable_name": name, "ack_policy": "explicit"}
+            await call(client, f"CONSUMER.CREATE.LOST.{name}", stream_name="LOST", config=body)
+        n2 = servers.named("n2")
+        await until(lambda: "LOST.d" in known_on(n2) and "LOST.c" in known_on(n2), "it has both consumers")
         for name in ("n0", "n1"):
             await servers.named(name).stop()
         await until(lambda: "STREAM.QUORUM_LOST.LOST" in own and "STREAM.QUORUM_LOST.LOST" in all_, "it is told")
         assert [one["name"] for one in own["STREAM.QUORUM_LOST.LOST"][0]["replicas"] if one["current"]] == ["n2"]
+        lost = [f"CONSUMER.QUORUM_LOST.LOST.{name}" for name in "cd"]
+        await until(lambda: all(subject in told for subject in lost for told in (own, all_)), "of consumers as well")
+        (consumer,) = own[lost[0]]
+        assert consumer["type"] == "io.nats.jetstream.advisory.v1.consumer_quorum_lost"
+        assert (consumer["stream"], consumer["consumer"]) == ("LOST", "c") and "leader" not in consumer
+        assert (
+            consumer["replicas"] == own["STREAM.QUORUM_LOST.LOST"][0]["replicas"] and all_[lost[0]][0]["account"] == "A"
+        )
+        assert any("consumer 'A > LOST > c' has NO quorum, stalled." in line for line in n2.lines)
         await client.close()
         await system.close()
+
+
+def known_on(member: Member) -> set[str]:
+    """Consumers of the account that a server has in its copies, or leads."""
+    assert member.server is not None and member.server.jetstream is not None
+    hosting, account = member.coordinator.hosting, member.server.jetstream.accounts["A"]
+    found = {f"{one.name}.{name}" for one, store in hosting.followed("A") for name in stored_consumers(store)}
+    for stream in account.streams.values():
+        if isinstance(stream.interest, Consumers):
+            found |= {f"{stream.name}.{name}" for name in stream.interest.consumers}
+    return found
 
 
 async def asked(system: Client, what: str, **options: object) -> dict[str, dict[str, Any]]:
