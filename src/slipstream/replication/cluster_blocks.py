@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from slipstream.config.durations import format_duration
 from slipstream.jetstream.config.structs import PLACEMENT
-from slipstream.jetstream.gojson.times import format_time
+from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
 from slipstream.jetstream.ports import Ports
 from slipstream.replication.group_ports import GroupFacts
 from slipstream.replication.ids import NO_NODE, group_name, short_id
@@ -124,6 +124,13 @@ class ClusterBlocks:
         out["replicas"] = [self.peer(peer, lags) for peer in voters if peer != self._cluster.node.id]
         out["cluster_size"] = len(voters)
         out["quorum_needed"] = len(voters) // 2 + 1
+        facts = meta.facts()
+        # The log is its own snapshot: what could be left out of it, if all were compacted, is not known apart.
+        out["snapshot"] = {
+            "pending_entries": max(facts.last_index - facts.first_index + 1, 0),
+            "pending_size": meta.log_bytes,
+            "last_time": format_time(meta.cut_ns or ZERO_TIME_NS),
+        }
         return out
 
     def raft_groups(self, account: str, group: str) -> dict[str, dict[str, object]]:

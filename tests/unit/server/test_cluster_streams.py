@@ -294,6 +294,8 @@ async def test_the_meta_group_is_shown_and_steps_down(tmp_path: Path) -> None:
                 meta = (await asked("JSZ", member))["meta_cluster"]
                 assert (meta["name"], meta["leader"], meta["cluster_size"]) == ("C", first.name, 3)
                 assert {one["name"] for one in meta["replicas"]} == {"n0", "n1", "n2"} - {member.name}
+                assert meta["snapshot"]["pending_entries"] > 0 and meta["snapshot"]["pending_size"] > 0
+                assert meta["snapshot"]["last_time"] == "0001-01-01T00:00:00Z"
                 assert (await asked("HEALTHZ", member))["status"] == "ok"
                 shown = (await asked("RAFTZ", member))["SYS"]["_meta_"]
                 assert shown["state"] == ("LEADER" if member is first else "FOLLOWER") and shown["size"] == 3

@@ -112,6 +112,16 @@ class MetaGroup:
         """Of the log."""
         return self._log.group.applied if self._log.group is not None else 0
 
+    @property
+    def log_bytes(self) -> int:
+        """Of the log here."""
+        return self._log.size_bytes
+
+    @property
+    def cut_ns(self) -> int:
+        """When entries at the beginning of the log were last seen to be gone; 0: never."""
+        return self._log.cut_ns
+
     def lags(self) -> dict[int, int]:
         """On the leader: how many entries each of the others is known to miss."""
         return self._log.group.lags() if self._log.group is not None else {}

@@ -152,6 +152,10 @@ class MetaLog:
         self._ticks = 0
         self.handed_seq = 0
         """The last message that was handed on."""
+        self._first_index = 0
+        self.cut_ns = 0
+        """When it was seen that entries at the beginning are gone, because the messages in force are enough; 0: never
+        since the start."""
         self._replica: Replica[_MetaLead] = Replica(
             "_meta_",
             META_GROUP,
@@ -199,8 +203,22 @@ class MetaLog:
         self._ticks += 1
         if self._ticks % _LOOK_TICKS == 0:
             self._replica.care.look()
+            self._look_at_beginning()
         if self._ticks % _SCRUB_TICKS == 0:
             (self._lead or self._replica).scrub_next()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the log, while it can be read."""
+        store = self._replica.readable
+        return store.log_bytes if store is not None else 0
+
+    def _look_at_beginning(self) -> None:
+        group = self._replica.group
+        first_index = group.facts().first_index if group is not None else self._first_index
+        if 0 < self._first_index < first_index:
+            self.cut_ns = self._ports.now_ns()
+        self._first_index = first_index
 
     def append(self, now_ns: int, subject: bytes, payload: bytes) -> int:
         """A leader's next message; its sequence. It is committed with all others of this turn."""

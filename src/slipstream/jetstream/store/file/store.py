@@ -265,6 +265,11 @@ class FileStore(IndexedReads):
         return self._commits.uncommitted_bytes
 
     @property
+    def log_bytes(self) -> int:
+        """Of all segments, as far as they are written: what is in force, and what upkeep has yet to give back."""
+        return sum(segment.end for segment in self.log.segments)
+
+    @property
     def upkeep_due(self) -> bool:
         """See `Store.upkeep_due`."""
         return self._upkeep.is_due
