@@ -25,10 +25,15 @@ class Member:
             f'cluster {{ name: C, listen: "127.0.0.1:{port}", '
             f"routes: [{', '.join(f'nats://localhost:{route}' for route in routes)}] }}"
         )
+        self._place = (name, port, routes, directory)
         self._directory = directory / name
         self.name = name
         self.lines: list[str] = []
         self.server: Server | None = None
+
+    def with_text(self, extra: str) -> Member:
+        """The same server, with something else in its configuration. Start it when this one has stopped."""
+        return Member(*self._place, extra)
 
     async def start(self) -> None:
         options = loaded(self._text).options

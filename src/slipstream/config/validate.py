@@ -92,7 +92,8 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     (
         "jetstream",
         lambda o: o.replicates and o.jetstream.decrypt,
-        "encryption of a server of a cluster cannot be turned off in place: start it with an empty store_dir",
+        "encryption of a server of a cluster cannot be turned off in place: move streams with one copy off it, and "
+        "start it without a key and with an empty store_dir",
     ),
     (
         "gateway",

@@ -102,7 +102,7 @@ class AtRest:
         if self._raw.is_dir(f"{root}/{CLUSTER_DIRECTORY}"):
             raise StorageFault(
                 "a server of a cluster is encrypted from its first start on, or never: "
-                "give it an empty directory, and it gets its copies from the others",
+                "move streams with one copy off it, give it an empty directory, and it gets its copies from the others",
                 path=root,
             )
         write_mark(self._raw, root, KeyRing(self._keys.key, None, secrets.token_bytes), self._state)
