@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
 from slipstream.config.addresses import advertised
 from slipstream.config.durations import format_duration
@@ -35,6 +34,12 @@ def unsupported(options: Options) -> list[ConfigError]:
             at = options.positions.get(key, Position())
             found.append(ConfigError(what, file=at.file, line=at.line, column=at.column))
     return found
+
+
+def _is_installed(module: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
 
 
 def _checks_ocsp(tls: TLSOptions | None) -> bool:
@@ -75,7 +80,7 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("lake", lambda o: o.lake and not o.jetstream.enabled, "lake writes streams to tables: it needs JetStream"),
     (
         "lake",
-        lambda o: o.lake and (find_spec("deltalake") is None or find_spec("pyarrow") is None),
+        lambda o: o.lake and (not _is_installed("deltalake") or not _is_installed("pyarrow")),
         "lake needs the extra `lake`: pip install 'slipstream-server[lake]'",
     ),
     ("cluster", lambda o: _checks_ocsp(o.cluster.tls), _NO_OCSP_PEER),
@@ -86,7 +91,7 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     (
         "cluster",
-        lambda o: o.replicates and find_spec("slipstream_raft") is None,
+        lambda o: o.replicates and not _is_installed("slipstream_raft"),
         "JetStream on a server of a cluster needs the extra `cluster`: pip install 'slipstream-server[cluster]'",
     ),
     (

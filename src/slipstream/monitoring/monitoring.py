@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from slipstream.config.addresses import is_loopback
-from slipstream.monitoring.dashboard import PATH, base_path
 from slipstream.monitoring.events import Events
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.requests import Requests
@@ -89,6 +88,8 @@ class Monitoring:
             self._events.start()
 
     def _announce_dashboard(self, host: str) -> None:
+        from slipstream.monitoring.dashboard import PATH, base_path
+
         server, path = self.facts.server, f"{base_path(self.facts.options.http_base_path)}{PATH}"
         server.log("INF", f"Dashboard at {self.url}{path}")
         if self._scheme == "http" and not is_loopback(host):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from slipstream.links.presence import LinkMember
-
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.kernels.wire.receivers import Subscription
@@ -103,6 +101,7 @@ class Requests:
         def on_request(
             asker: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, message: bytes
         ) -> bool:
+            from slipstream.links.presence import LinkMember
             from slipstream.monitoring.answers import ServiceRequest
 
             if here and isinstance(asker, LinkMember) and asker.is_route:

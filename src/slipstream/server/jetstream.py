@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -242,7 +241,7 @@ class JetStreamRunner:
             self._disk,
             self.account_path(name),
             options=self._store_options,
-            new_uid=lambda: secrets.token_bytes(16),
+            new_uid=lambda: os.urandom(16),
             log=ports.log,
             label=name.encode() if self._at_rest is not None and self._at_rest.hides_names else b"",
         )
@@ -282,8 +281,8 @@ class JetStreamRunner:
     def replica_options(self) -> FileStoreOptions:
         """Of the store of a replica."""
         return FileStoreOptions(
-            random64=lambda: secrets.randbits(64),
-            noise=secrets.token_bytes,
+            random64=lambda: int.from_bytes(os.urandom(8)),
+            noise=os.urandom,
             now_ns=self._server.clock.now_ns,
             reserve=self._reserve,
             replicated=True,
@@ -428,8 +427,8 @@ class JetStreamRunner:
     def _store_options(self, config: StreamConfig) -> FileStoreOptions:
         codec = codec_of(config)
         return FileStoreOptions(
-            random64=lambda: secrets.randbits(64),
-            noise=secrets.token_bytes,
+            random64=lambda: int.from_bytes(os.urandom(8)),
+            noise=os.urandom,
             now_ns=self._server.clock.now_ns,
             segment_bytes=segment_bytes_for(config.max_bytes, codec),
             codec=codec,

@@ -7,7 +7,6 @@ Also told here, because they concern the server: calls that were dropped because
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -222,6 +221,8 @@ class SystemApi:
 
     def _remove_files(self, name: str, done: Callable[[], None]) -> None:
         directory = self._runner.account_path(name)
+        import shutil
+
         self._ports.run_blocking(lambda: shutil.rmtree(directory, ignore_errors=True), done)
 
     def _refuse(self, asked: _Asked, response: str, error: ApiError) -> None:

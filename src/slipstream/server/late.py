@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["load_the_rest"]
 
 
-def load_the_rest(loop: asyncio.AbstractEventLoop, door: JetStreamDoor | None, *, answers_http: bool) -> None:
-    """Load what reads and writes JSON; behind a door JetStream, which opens then; and what answers over HTTP."""
+def load_the_rest(
+    loop: asyncio.AbstractEventLoop, door: JetStreamDoor | None, *, has_jetstream: bool, answers_http: bool
+) -> None:
+    """Load what reads and writes JSON; JetStream behind a door, which opens then; what backs up or answers HTTP."""
 
     def load() -> None:
         import slipstream.protocol.info
@@ -29,8 +31,12 @@ def load_the_rest(loop: asyncio.AbstractEventLoop, door: JetStreamDoor | None, *
 
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(door.open)
+        if has_jetstream:
+            import slipstream.jetstream.api.restoring
+            import slipstream.jetstream.backup.content
+            import slipstream.jetstream.backup.snapshot
         if answers_http:
             import slipstream.monitoring.endpoints
-            import slipstream.monitoring.exchange  # noqa: F401  # the first request imports both, at once
+            import slipstream.monitoring.exchange  # noqa: F401  # the first request imports them, at once
 
     threading.Thread(target=load, name="slipstream-start", daemon=True).start()

@@ -181,7 +181,10 @@ class Server:
             from slipstream.server.late import load_the_rest
 
             answers_http = bool(self.options.http_port or self.options.https_port)
-            load_the_rest(self.turns.loop, self.jetstream_switch.door, answers_http=answers_http)
+            has_jetstream = self.options.jetstream.enabled
+            load_the_rest(
+                self.turns.loop, self.jetstream_switch.door, has_jetstream=has_jetstream, answers_http=answers_http
+            )
 
     def _use_lake(self) -> None:
         if self.lake is not None:

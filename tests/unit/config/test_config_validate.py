@@ -158,7 +158,7 @@ def test_what_is_not_there_yet_is_refused_with_its_place(
 ) -> None:
     key, _, message = row
     if "needs the extra" in message:
-        monkeypatch.setattr("slipstream.config.validate.find_spec", lambda _: None)
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     words = message.split()
     names = (f"{key}: {words[0]} {words[1]}", f"{key}: {words[0]}", key)
     text = f"debug: true\n{next(ASKED[name] for name in names if name in ASKED)}"
@@ -211,8 +211,8 @@ def test_rows_name_keys_of_the_file() -> None:
 
 def test_jetstream_in_a_cluster_needs_the_raft_core(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "cluster { name: c, port: 6222 }, server_name: s, jetstream: true"
-    monkeypatch.setattr("slipstream.config.validate.find_spec", lambda _: object())
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
     assert unsupported(loaded(text).options) == []
-    monkeypatch.setattr("slipstream.config.validate.find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert "slipstream-server[cluster]" in str(unsupported(loaded(text).options)[0])
     assert unsupported(loaded(text.removesuffix(", jetstream: true")).options) == []

@@ -41,6 +41,8 @@ NEVER = (
         "slipstream.auth.tls_map",
         "slipstream.subjects.transform",
         "slipstream.config.reload",
+        "slipstream.links.presence",
+        "slipstream.monitoring.dashboard",
     ),
     *(
         "tempfile",
@@ -50,10 +52,18 @@ NEVER = (
         "argparse",
         "dataclasses",
         "logging.handlers",
+        "importlib.util",
         "email",
         "http",
         "urllib",
     ),
+)
+
+
+# What JetStream loads when something needs it: schedules, backups, checkpoints, large writes, directories of streams.
+NEVER_WITH_JETSTREAM = (
+    *("zoneinfo", "tarfile", "shutil", "tempfile", "lzma", "bz2", "urllib", "secrets", "hmac", "ctypes", "nacl"),
+    *("slipstream.jetstream.backup", "slipstream.jetstream.api.restoring", "slipstream.replication"),
 )
 
 
@@ -80,3 +90,11 @@ def test_nothing_heavy_is_loaded_before_the_server_is_ready(tmp_path: Path, flag
 def test_streams_that_are_there_are_recovered_first(tmp_path: Path) -> None:
     (tmp_path / "jetstream" / "$G" / "streams" / ("0" * 32)).mkdir(parents=True)
     assert "slipstream.jetstream.account" in _loaded("-js", "-sd", str(tmp_path))
+
+
+def test_jetstream_itself_loads_nothing_that_few_servers_need() -> None:
+    code = "import sys, json, slipstream.server.server, slipstream.server.jetstream; print(json.dumps([*sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    modules = set(json.loads(done.stdout))
+    assert "slipstream.jetstream.api.api" in modules
+    assert [name for name in NEVER_WITH_JETSTREAM if _under(name, modules)] == []

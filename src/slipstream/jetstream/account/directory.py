@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from urllib.parse import unquote
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.chained import is_chained
@@ -55,6 +54,8 @@ def account_directory(account: str) -> str:
 
 def account_of(directory: str) -> str:
     """The account whose files have this name."""
+    from urllib.parse import unquote  # only where there are streams already
+
     return unquote(directory)
 
 

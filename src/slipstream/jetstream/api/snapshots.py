@@ -1,13 +1,14 @@
 """STREAM.SNAPSHOT and STREAM.RESTORE: backups to and from clients.
 
 A backup goes to a subject the client names, in chunks it confirms; a restore comes as requests to a subject the server
-names. Both may take long; at most a few of them run at a time.
+names. Both may take long; at most a few of them run at a time. What they need is loaded with the first of them, or
+before, when a server has the time (`server.late`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,12 +20,8 @@ from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.api.info import config_fields, state_fields
 from slipstream.jetstream.api.limits import BACKUPS_MAX
 from slipstream.jetstream.api.request import ApiRequest
-from slipstream.jetstream.api.restoring import RestoreSession, asked_to_restore
 from slipstream.jetstream.api.rights import judge_stream, target_for
 from slipstream.jetstream.api.subjects import TYPE_PREFIX
-from slipstream.jetstream.backup.commits import OwnCommits
-from slipstream.jetstream.backup.content import backup_content
-from slipstream.jetstream.backup.snapshot import Snapshot
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
@@ -40,6 +37,10 @@ from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjects.subject import is_valid_publish
+
+if TYPE_CHECKING:
+    from slipstream.jetstream.api.restoring import RestoreSession
+    from slipstream.jetstream.backup.snapshot import Snapshot
 
 __all__ = ["SnapshotApi"]
 
@@ -108,6 +109,9 @@ class SnapshotApi:
         stream.after_commit(committed)
 
     def _begin(self, request: ApiRequest, asked: _SnapshotRequest) -> None:
+        from slipstream.jetstream.backup.content import backup_content
+        from slipstream.jetstream.backup.snapshot import Snapshot
+
         account = self._account
         stream = account.streams.get(request.names[0])
         if stream is None:
@@ -161,6 +165,9 @@ class SnapshotApi:
 
     def restore(self, request: ApiRequest) -> None:
         """Make a stream from a backup that follows."""
+        from slipstream.jetstream.api.restoring import RestoreSession, asked_to_restore
+        from slipstream.jetstream.backup.commits import OwnCommits
+
         config, bounds = asked_to_restore(request)
         if len(self._snapshots) + len(self._restores) >= BACKUPS_MAX:
             raise TableError(table.STREAM_RESTORE, err=_TOO_MANY)

@@ -8,7 +8,6 @@ record of an erased message. Indexes are left out: it derives them.
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -140,6 +139,8 @@ def _file(name: str, content: bytes, now_ns: int) -> Iterator[bytes]:
 
 def _joined(name: str, parts: list[bytes], now_ns: int) -> Iterator[bytes]:
     """A file of the tar, in pieces."""
+    import tarfile  # most backups are of the newer kind
+
     size = sum(map(len, parts))
     info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime = size, 0o600, now_ns // SECOND_NS

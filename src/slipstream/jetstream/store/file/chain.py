@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from slipstream.jetstream.store.chains import ChainHead
@@ -75,7 +76,7 @@ def first_link(uid: bytes) -> bytes:
 
 def new_links(uid: bytes, head: bytes = bytes(32), count: int = 0) -> ChainLinks:
     """Links with the fastest digest there is."""
-    return ChainLinks(head, count, uid, _BLAKE2B)
+    return ChainLinks(head, count, uid, _find_blake2b())
 
 
 def with_erasures(data: bytes, header: SegmentHeader, intents: Mapping[int, EraseIntent]) -> bytes:
@@ -92,6 +93,7 @@ def with_erasures(data: bytes, header: SegmentHeader, intents: Mapping[int, Eras
     return data
 
 
+@cache
 def _find_blake2b() -> int:
     """Address of libsodium's BLAKE2b, which works without the GIL; 0 if there is none that does what `hashlib` does."""
     try:
@@ -102,6 +104,3 @@ def _find_blake2b() -> int:
     except (ImportError, AttributeError, TypeError):
         return 0
     return found
-
-
-_BLAKE2B: Final = _find_blake2b()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from slipstream.jetstream.store.file.disk import PLAIN
 from slipstream.jetstream.store.file.group_sync import GroupSync
@@ -19,10 +19,6 @@ from slipstream.kernels.log.stretches import read_stretches
 __all__ = ["RealDisk"]
 
 _SYNC_FILE_RANGE_WRITE = 2
-# Linux only, and not in the `os` module.
-_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
-if _sync_file_range is not None:
-    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 class RealDisk:
@@ -179,9 +175,10 @@ class RealDisk:
 
     def write_back(self, path: str, offset: int, length: int) -> None:
         """See `Disk.write_back`."""
-        if _sync_file_range is not None:
+        begin_writing = _sync_file_range()
+        if begin_writing is not None:
             with self._files.using(path) as fd:
-                _sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
+                begin_writing(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
 
     def drop_cache(self, path: str) -> None:
         """See `Disk.drop_cache`."""
@@ -196,8 +193,22 @@ class RealDisk:
 def _write_in_pieces(fd: int, data: bytes, offset: int) -> None:
     """Let the device begin with the first piece while the next is copied: a sync that follows has less to wait for."""
     view, done = memoryview(data), 0
+    begin_writing = _sync_file_range()
     while done < len(data):
         written = os.pwrite(fd, view[done : done + STORE_WRITE_PIECE_BYTES], offset + done)
-        if _sync_file_range is not None:
-            _sync_file_range(fd, offset + done, written, _SYNC_FILE_RANGE_WRITE)
+        if begin_writing is not None:
+            begin_writing(fd, offset + done, written, _SYNC_FILE_RANGE_WRITE)
         done += written
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], object] | None:
+    """The system call: Linux only, and not in the `os` module. Only large writes need it."""
+    import ctypes
+
+    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if found is None:
+        return None
+    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    call: Callable[[int, int, int, int], object] = found
+    return call

@@ -14,7 +14,6 @@ import functools
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
@@ -115,6 +114,8 @@ def _zone(name: str) -> OffsetAt | None:
     """The offsets of an IANA time zone; None if there is no such zone."""
     if name == "UTC":
         return utc
+    from zoneinfo import ZoneInfo  # most servers have no schedule
+
     try:
         zone = ZoneInfo(name)
     except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
