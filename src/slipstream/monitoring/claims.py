@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from slipstream.auth.jwt.checks import Finding, account_findings
 from slipstream.auth.jwt.token import InvalidToken, decode_account, decode_generic
 from slipstream.auth.nkeys import KeyKind, is_public_key
+from slipstream.config.checker import quote
 from slipstream.ids import new_nuid
 from slipstream.jetstream.api.actions import Action
+from slipstream.subjects.transform import transform_problem
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -195,6 +197,13 @@ class ClaimsService:
         found: list[Finding] = [finding for finding in account_findings(claims, now_s) if finding.blocking]
         if found:
             raise _Refused(claims.sub, what, f"validation errors: [{' '.join(finding.text for finding in found)}]")
+        for source, destinations in (claims.nats.mappings or {}).items():
+            for destination in destinations:
+                wrong = transform_problem(source, destination.subject)
+                if wrong is not None:
+                    raise _Refused(
+                        claims.sub, what, f"mapping {quote(source)} -> {quote(destination.subject)}: {wrong}"
+                    )
 
     def _updated(self, asked: _Asked, name: str, error: str) -> None:
         self._answer(asked, name, "jwt update resulted in error" if error else "jwt updated", error)

@@ -115,6 +115,8 @@ UPDATES = {
     "of another account": (_of(other), account(app, 4)),
     "of an account that nobody uses": (_of(signer), account(signer, 4)),
     "with mistakes": (_of(app), account(app, 5, exports=[{"subject": "a..b", "type": "stream"}])),
+    "with a mapping that cannot be": (_of(app), account(app, 6, mappings={"a.*": [{"subject": "b.$2"}]})),
+    "with a mapping to many": (_of(app), account(app, 7, mappings={"a": [{"subject": "b"}], "b": [{"subject": "*"}]})),
 }
 STORED = {
     "without naming it": ("$SYS.REQ.CLAIMS.UPDATE", account(app, 6)),

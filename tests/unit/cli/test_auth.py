@@ -233,6 +233,19 @@ def test_a_tree_of_nsc_is_read_and_extended(nsc: Cli) -> None:
     assert decode_account(token).nats.limits.conn == 7
 
 
+def test_a_store_that_nsc_was_told_to_use_elsewhere(nsc: Cli) -> None:
+    """As by `nsc env --store`; a directory that is gone does not count."""
+    elsewhere, settings = nsc.home / "elsewhere", nsc.home / "settings"
+    settings.mkdir()
+    (settings / "nsc.json").write_text(json.dumps({"store_root": str(elsewhere), "operator": "NSCOP"}))
+    nsc.env["NSC_HOME"] = str(settings)
+    assert nsc.call("auth", "operator", "ls", "--names").stdout == "NSCOP\n"
+    elsewhere.mkdir()
+    assert nsc.call("auth", "operator", "ls", "--names").stdout == ""
+    (nsc.home / "data" / "nats" / "nsc" / "stores" / "NSCOP").rename(elsewhere / "NSCOP")
+    assert nsc.call("auth", "user", "ls", "APP", "--names").stdout.split() == ["ann", "bot"]
+
+
 def test_a_damaged_token_is_named(nsc: Cli) -> None:
     path = nsc.home / "data/nats/nsc/stores/NSCOP/accounts/APP/APP.jwt"
     path.write_text(path.read_text()[:-4] + "AAAA")

@@ -54,10 +54,22 @@ _STORE_VERSION: Final = "1"
 
 
 def default_tree() -> Tree:
-    """The tree of this user: where `nsc` and `nats` have it."""
+    """The tree of this user: where `nsc` and `nats` have it, also if `nsc env --store` chose another place."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     place = Path(data) / "nats" / "nsc"
-    return Tree(place / "stores", Keyring(Path(os.environ.get("NKEYS_PATH") or place / "keys")))
+    return Tree(_chosen_store() or place / "stores", Keyring(Path(os.environ.get("NKEYS_PATH") or place / "keys")))
+
+
+def _chosen_store() -> Path | None:
+    """The directory that the settings of `nsc` name, if it is there."""
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "nats" / "nsc"
+    settings = Path(os.environ.get("NSC_HOME") or settings) / "nsc.json"
+    try:
+        found = json.loads(settings.read_text())
+    except (OSError, ValueError):
+        return None
+    root = found.get("store_root") if isinstance(found, dict) else None
+    return Path(root) if isinstance(root, str) and root and Path(root).is_dir() else None
 
 
 def checked_name(name: str, what: str) -> str:
