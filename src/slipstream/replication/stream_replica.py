@@ -38,7 +38,7 @@ from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
 from slipstream.replication.group import Group, LedAway
-from slipstream.replication.groups import Groups
+from slipstream.replication.groups import TICK_NS, Groups
 from slipstream.replication.led import Led
 from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.repair import REPAIR, SilentReplica
@@ -54,6 +54,7 @@ __all__ = ["RETRY_NS", "Replica", "StreamHost", "StreamReplica"]
 L = TypeVar("L", bound=Led)
 L_co = TypeVar("L_co", bound=Led, covariant=True)
 
+_SURE_NS: Final = STREAM_DEFAULTS.election_ticks * TICK_NS // 2
 RETRY_NS: Final = 1_000_000_000
 """After a failure, until the replica is opened again."""
 _FIRST_ELECTION_NS = 30_000_000  # until the other replicas of a new group are made, as a rule
@@ -126,6 +127,8 @@ class Replica(Generic[L]):
         self._when_synced: Callable[[], None] | None = None
         self._known_leader = 0
         self._reads: list[Callable[[bool], None]] = []  # of this turn
+        self._unsure: list[Callable[[], None]] = []  # what waits until it is certain that this one leads
+        self._sure_ns = 0  # when that was last asked, and so
         self._changes: list[tuple[Sequence[tuple[MemberKind, int]], int]] = []  # of the membership, to be proposed
         self._changed_at = 0  # where the last of them is in the log
         self._stays = False  # the store may go on without being read back
@@ -596,6 +599,24 @@ class Replica(Generic[L]):
         else:
             for read in reads:
                 read(False)
+
+    def makes_sure(self, then: Callable[[], None]) -> bool:
+        """See `Replication`. Who has heard of this leader votes for nobody else for an election's time."""
+        asked_ns = self._ports.now_ns()
+        if 0 <= asked_ns - self._sure_ns < _SURE_NS:
+            return True
+
+        def told(leads: bool) -> None:
+            waiting, self._unsure = self._unsure, []
+            if leads:
+                self._sure_ns = asked_ns
+                for go_on in waiting:
+                    go_on()
+
+        self._unsure.append(then)
+        if len(self._unsure) == 1:
+            self.confirm(told)
+        return False
 
     def change(self, changes: Sequence[tuple[MemberKind, int]], move: int = 0) -> None:
         """Have the leader propose another membership: see `Group.change`. It may have to wait for a commit to begin."""

@@ -54,6 +54,7 @@ class Stop(Enum):
     FULL = auto()  # max_ack_pending
     REFUSED = auto()  # the sink takes nothing at the moment, or the message has to wait its time
     MORE = auto()  # the slice is used up
+    UNSURE = auto()  # another server may lead the stream: it is woken when that is known
     CONGESTED = auto()  # a receiver has not caught up since the last slice
 
 
@@ -126,6 +127,9 @@ class Deliverer:
                 return Stop.CONGESTED
             self._congested = False
             self._pause_ns = CONSUMER_CONGESTED_NS
+        has_any = sink.demand() and (acks.next_redelivery() or self.undelivered.pending())
+        if has_any and not consumer.stream.leads_surely(consumer.wake):
+            return Stop.UNSURE
         self._slice_bytes = 0
         left = CONSUMER_SLICE_MSGS
         while left > 0 and (seq := acks.next_redelivery()):

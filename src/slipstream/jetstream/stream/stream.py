@@ -243,6 +243,10 @@ class Stream:
 
         self.committer.after_received(received, behind_unit=bool(self.ingest.held))
 
+    def leads_surely(self, then: Callable[[], None]) -> bool:
+        """Whether no other server can have confirmed acks that are not known here. Else `then` is called when so."""
+        return self._replication is None or self._replication.makes_sure(then)
+
     def scrub_next(self) -> bool:
         """Have one more piece of what was stored read and checked; False: all of it was, the next call begins anew."""
         found = self.store.scrub_next()

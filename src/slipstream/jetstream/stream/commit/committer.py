@@ -59,6 +59,10 @@ class Replication(Protocol):
         """
         ...
 
+    def makes_sure(self, then: Callable[[], None]) -> bool:
+        """Whether it is certain that nobody else leads at this moment. Else that is asked, and then this is called."""
+        ...
+
 
 class Committer:
     """Drives a store's commits."""
