@@ -69,7 +69,7 @@ sanitize-short: $(STAMP)  ## what reads bytes of others, in two minutes; part of
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30
 
-suites: $(STAMP)  ## test-suites of FastStream, taskiq-nats, orbit.py and watermill-nats, with nats-server and with ours
+suites: $(STAMP)  ## test-suites of FastStream, taskiq-nats, orbit.py, watermill-nats and kine, with nats-server and with ours
 	@$(BIN)/python tools/run_client_suites.py
 
 pictures: $(STAMP)  ## those of the dashboard in docs/images, by a browser before a server at work

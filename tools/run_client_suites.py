@@ -10,8 +10,8 @@ system allows that; it is also first on the PATH, by the name `nats-server`, for
 that fails is run once more with a new server; one that passes then is listed as flaky.
 
 The program ends with 1 when a test passed with nats-server and not with ours. A suite whose tool (`go`) is not
-installed, or whose repository cannot be had, is left out, and said so. (kine is not among them: the tests of its NATS
-driver bring their own server.)
+installed, or whose repository cannot be had, is left out, and said so. The tests of kine's NATS driver bring a server
+of their own; what they connect to is changed in the clone.
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ class Suite:
     tests: tuple[str, ...] = ()  # arguments of pytest or `go test`
     environment: tuple[tuple[str, str], ...] = ()
     python: str = ""  # the interpreter it wants, if not any
+    edits: tuple[tuple[str, str, str], ...] = ()  # of its files: a path, what stands there once, what takes its place
 
 
 _PYTEST = ("pytest<9", "pytest-timeout")
+_KINE = "pkg/drivers/nats/backend_test.go"
 
 SUITES = {
     suite.name: suite
@@ -95,6 +97,18 @@ SUITES = {
             ("./...",),
             (("WATERMILL_TEST_NATS_URL", "nats://127.0.0.1:4222"),),
         ),
+        Suite(
+            "kine",
+            "https://github.com/k3s-io/kine",
+            "go",
+            (),
+            ("./pkg/drivers/nats/...",),
+            edits=(
+                (_KINE, "nats.Connect(ns.ClientURL())", 'nats.Connect("nats://127.0.0.1:4222")'),
+                # Each test had a server without a bucket.
+                (_KINE, "bkt, err := js.Create", '_ = js.DeleteKeyValue(ctx, "kine")\n\tbkt, err := js.Create'),
+            ),
+        ),
     )
 }
 
@@ -111,6 +125,12 @@ def checkout(suite: Suite, directory: Path, source: str) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         if done.returncode:
             raise NotAvailable(f"it cannot be cloned: {done.stderr.strip().splitlines()[-1:]}")
+        for path, before, after in suite.edits:
+            text = (place / path).read_text()
+            if text.count(before) != 1:
+                shutil.rmtree(place)
+                raise NotAvailable(f"{path} is not as it was: {before}")
+            (place / path).write_text(text.replace(before, after))
     return place
 
 

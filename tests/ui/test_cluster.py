@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from slipstream.testing import ServerThread
 from support.ports import free_port
 from support.server_process import ServerProcess
 from support.three_servers import three_servers
@@ -56,3 +57,17 @@ def test_leaders_and_those_behind(three: tuple[dict[str, ServerProcess], str], d
     page.get_by_role("link", name="Cluster", exact=True).click()
     row = page.get_by_role("table", name="Streams with copies").get_by_role("row", name="ORDERS")
     expect(row).to_contain_text(f"{victim} offline")
+
+
+def test_a_copy_that_misses_what_came_just_now_is_not_behind(server: ServerThread, dashboard: Opener) -> None:
+    page = dashboard(server).page
+    expect(page.get_by_text("There are no streams yet.")).to_be_visible()
+    said = page.evaluate("""async () => {
+      const { trouble } = await import("./copies.js");
+      const peers = [
+        [{ current: true }], [{ current: false, lag: 1 }], [{ current: false, lag: 900 }, 1000],
+        [{ current: false, lag: 900 }, 10], [{ current: false }], [{ current: false, offline: true, lag: 1 }],
+      ];
+      return peers.map(([peer, rate]) => trouble({ leader: "a", replicas: [{ name: "b", ...peer }] }, rate));
+    }""")
+    assert said == ["", "", "", "b behind", "b behind", "b offline"]

@@ -73,6 +73,28 @@ SCREENS = (
     ("cluster", "", "tbody td"),
 )
 
+# What ends outside of what it stands in: the window, or its table. Cells whose text does not fit end in an ellipsis.
+CUT_OFF = """() => {
+  const found = [];
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const look = (node, edge) => {
+    const { width, height, right } = node.getBoundingClientRect();
+    const name = `${node.tagName} ${node.className}`;
+    if (width && height && right > edge + 1) found.push(`${name} ends at ${Math.round(right)} of ${Math.round(edge)}`);
+  };
+  const edge = (node) => node.getBoundingClientRect().right;
+  for (const part of [".side :is(a, button)", "main :is(.head, .tile, .bar) *", "main .card", "dialog *"]) {
+    for (const node of all(part)) look(node, innerWidth);
+  }
+  for (const frame of all("main .table, main .detail")) look(frame, innerWidth);
+  for (const table of all(".table")) for (const cell of all(".cell", table)) look(cell, edge(table));
+  for (const detail of all(".detail")) for (const node of all(":scope > *, button", detail)) look(node, edge(detail));
+  for (const { textContent, scrollWidth, clientWidth } of all(".tile .note")) {
+    if (scrollWidth > clientWidth) found.push(`${textContent} is cut`);
+  }
+  return found;
+}"""
+
 
 def fill(server: ServerThread) -> None:
     """Everything there is to see, with names as long as they may get."""
@@ -99,9 +121,12 @@ def test_nothing_sticks_out_at_any_width(server: ServerThread, dashboard: Opener
     for place, clicked, seen in SCREENS:
         window.go(place)
         if clicked:
+            expect(page.locator(clicked).first).to_be_visible()
+            assert page.evaluate(CUT_OFF) == [], place
             page.locator(clicked).first.click()
         expect(page.locator(seen).first).to_be_visible()
         page.screenshot(path=PICTURES / f"{place.replace(LONG, 'long').replace('/', '-')}-{width}.png")
+        assert page.evaluate(CUT_OFF) == [], place
         assert page.evaluate("document.documentElement.scrollWidth") <= width, place
         assert page.evaluate("document.querySelector('main').scrollWidth") <= width, place
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
-from tools.run_client_suites import differences, read_go, read_junit, with_second_chance
+import pytest
+from tools.run_client_suites import (
+    NotAvailable,
+    Suite,
+    checkout,
+    differences,
+    read_go,
+    read_junit,
+    with_second_chance,
+)
 
 
 def test_outcomes_of_pytest(tmp_path: Path) -> None:
@@ -33,3 +43,17 @@ def test_a_test_that_passes_the_second_time_is_flaky() -> None:
 def test_what_counts_is_what_passes_with_nats_server() -> None:
     real = {"a": "passed", "b": "failure", "c": "passed", "d": "passed"}
     assert differences(real, {"a": "passed", "b": "failure", "c": "failure"}) == ["c", "d"]
+
+
+def test_a_clone_is_edited_or_refused(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.go").write_text("connect(own)\n")
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"]):
+        subprocess.run(["git", *words], cwd=source, check=True)
+    edited = Suite("one", "", "go", edits=(("a.go", "connect(own)", "connect(given)"),))
+    assert (checkout(edited, tmp_path, str(source)) / "a.go").read_text() == "connect(given)\n"
+    changed = Suite("two", "", "go", edits=(("a.go", "open(own)", "open(given)"),))
+    for _ in range(2):  # nor is it taken as it is the next time
+        with pytest.raises(NotAvailable, match="not as it was"):
+            checkout(changed, tmp_path, str(source))
