@@ -24,6 +24,8 @@ export function page(app) {
   // Not the audit of the API: it would tell of the pages' own questions.
   const ends = ["STREAM", "CONSUMER"].map((kind) => app.nats.subscribe(`$JS.EVENT.ADVISORY.${kind}.>`, happened, denied));
   app.every(2000, () => read(app, state));
+  // What changes slowly is asked for less often: each question costs the server half a millisecond.
+  app.every(6000, () => readSyncs(app, state));
   app.every(10000, async () => {
     state.health = await fetch("../healthz").then((answer) => answer.json()).catch(() => null);
     app.redraw();
@@ -41,22 +43,26 @@ export function page(app) {
   return { title: "Overview", className: "overview", leave: () => ends.forEach((end) => end()), view: () => view(app, state) };
 }
 
+/** What the monitoring port tells everybody who gets to this page. */
+function told(name) {
+  return fetch(`../${name}`).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
+}
+
+async function readSyncs(app, state) {
+  const syncs = (await told("debug/vars"))?.jetstream_syncs;
+  if (!syncs) return;
+  const before = state.syncs;
+  // Of those since the last look; without any, the time of before stays.
+  if (before && syncs.count > before.count) state.sync.add(((syncs.total_seconds - before.total_seconds) / (syncs.count - before.count)) * 1000);
+  else if (!before && syncs.count) state.sync.add(syncs.last_seconds * 1000);
+  state.syncs = syncs;
+  app.redraw();
+}
+
 async function read(app, state) {
-  // What the monitoring port tells everybody who gets to this page; and what this user's account has.
-  const told = (name) => fetch(`../${name}`).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
-  const [varz, vars, account] = await Promise.all([
-    told("varz"), told("debug/vars"),
-    app.js.api("INFO").catch((error) => ({ failed: error })),
-  ]);
+  // ... and what this user's account has.
+  const [varz, account] = await Promise.all([told("varz"), app.js.api("INFO").catch((error) => ({ failed: error }))]);
   state.varz = varz;
-  const syncs = vars?.jetstream_syncs;
-  if (syncs) {
-    const before = state.syncs;
-    // Of those since the last look; without any, the time of before stays.
-    if (before && syncs.count > before.count) state.sync.add(((syncs.total_seconds - before.total_seconds) / (syncs.count - before.count)) * 1000);
-    else if (!before && syncs.count) state.sync.add(syncs.last_seconds * 1000);
-    state.syncs = syncs;
-  }
   state.error = account.failed || null;
   state.account = account.failed ? null : account;
   if (varz) {
