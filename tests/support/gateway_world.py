@@ -6,6 +6,7 @@ import json
 import random
 
 from slipstream.clock import SystemClock
+from slipstream.config import JetStreamOptions
 from slipstream.config.listener_options import ClusterOptions, GatewayOptions, RemoteGatewayOptions
 from slipstream.config.options import Options
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
@@ -27,9 +28,13 @@ class GatewaySockets:
     def __init__(self) -> None:
         self.dialled: list[tuple[str, bool]] = []
         self.lines: list[str] = []
+        self.roads: list[tuple[str, str, bool]] = []
 
     def dial(self, remote: RemoteCluster, *, again: bool = False) -> None:
         self.dialled.append((remote.name, again))
+
+    def dial_replicas(self, remote: RemoteCluster, address: GatewayAddress, again: bool) -> None:
+        self.roads.append((remote.name, address.shown, again))
 
     def ready(self, link: object) -> None: ...
     def close(self, link: object, reason: CloseReason) -> None: ...
@@ -53,14 +58,16 @@ class StillClock(SystemClock):
 class GatewayWorld:
     """A server of cluster A, and hands to play servers of other clusters and of its own."""
 
-    def __init__(self, *, clustered: bool = False, **gateway: object) -> None:
+    def __init__(self, *, clustered: bool = False, replicates: bool = False, **gateway: object) -> None:
         known = (RemoteGatewayOptions("B", ("nats://b.example:7222",)),)
         gateway = {"name": "A", "port": -1, "gateways": known, **gateway}
         options = Options(
             cluster=ClusterOptions(name="A", port=-1, pool_size=1),
             gateway=GatewayOptions(**gateway),  # type: ignore[arg-type]
+            jetstream=JetStreamOptions(enabled=replicates),
         )
-        self.clock, self.sockets, edge = StillClock(), GatewaySockets(), LinkEdge()
+        self.clock, self.sockets = StillClock(), GatewaySockets()
+        self.edge = edge = LinkEdge()
         queue = FlushQueue(lambda: None)
         identity = ServerIdentity("SELF", "self", "", 1)
         self.hub = Hub(options, identity, self.clock, random.Random(1), edge, queue)  # type: ignore[arg-type]
@@ -68,7 +75,7 @@ class GatewayWorld:
         self.gateways.listens_at("127.0.0.1", 7222, "127.0.0.1:7222")
         self.mesh: Mesh | None = None
         if clustered:
-            self.mesh = Mesh(self.hub, edge, "A", dynamic=False, gateways=self.gateways)
+            self.mesh = Mesh(self.hub, edge, "A", dynamic=False, gateways=self.gateways, replicates=options.replicates)
             self.gateways.join(self.mesh)
             self.mesh.telling.watch_accounts()
         self.gateways.watch_accounts()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from slipstream.clock import SystemClock
 from slipstream.config.listener_options import ClusterOptions
@@ -17,6 +17,22 @@ from slipstream.links.routes.targets import RouteTarget
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
+
+
+class ReplicaListener:
+    """Writes down what happens to links of replicas."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def peer_up(self, name: str) -> None:
+        self.events.append(f"+{name}")
+
+    def peer_down(self, name: str) -> None:
+        self.events.append(f"-{name}")
+
+    def received(self, name: str, batch: Sequence[tuple[int, bytes]]) -> None:
+        self.events.append((name, list(batch)))
 
 
 class LinkEdge:

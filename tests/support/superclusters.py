@@ -90,6 +90,7 @@ async def supercluster(
     more: str = "",
     *,
     one_sided: bool = False,
+    all_listed: bool = False,
     replaced: dict[str, list[str]] | None = None,
 ) -> AsyncIterator[Supercluster]:
     """Clusters that know each other.
@@ -100,6 +101,7 @@ async def supercluster(
         gateway: more keys of the `gateway` block.
         more: more of the configuration.
         one_sided: only the first cluster is known to the others.
+        all_listed: each server lists all others of its cluster, and all of each other cluster.
         replaced: words of `more`, each with what stands there for each server.
     """
     members: list[Member] = []
@@ -110,8 +112,11 @@ async def supercluster(
     for member in members:
         seed = whole.of(member.cluster)[0]
         routes = [] if seed is member else [f"nats://127.0.0.1:{seed.node.route_port}"]
+        if all_listed:
+            routes = [f"nats://127.0.0.1:{one.node.route_port}" for one in whole.of(member.cluster)]
         known = [name for name in clusters if name != member.cluster and (not one_sided or name == clusters[0])]
-        remotes = {name: [f"nats://127.0.0.1:{whole.of(name)[0].gateway_port}"] for name in known}
+        listed = {name: whole.of(name) if all_listed else whole.of(name)[:1] for name in known}
+        remotes = {name: [f"nats://127.0.0.1:{one.gateway_port}" for one in found] for name, found in listed.items()}
         text = more
         for word, values in (replaced or {}).items():
             text = text.replace(word, values[members.index(member)])

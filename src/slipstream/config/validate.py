@@ -102,10 +102,9 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     (
         "gateway",
-        lambda o: o.gateway.port and o.jetstream.enabled,
-        "JetStream on a server with gateways is refused: all clusters of a supercluster would have to agree on one "
-        "set of streams, which is not supported yet. Give JetStream to servers without a gateway, for example to leaf "
-        "nodes with a domain of their own, which all clusters reach",
+        lambda o: o.gateway.port and o.jetstream.enabled and not o.cluster.port,
+        "JetStream on a server with gateways needs a `cluster` block with `listen`: all clusters of a supercluster "
+        "agree on one set of streams, as servers of a cluster do",
     ),
     (
         "gateway",

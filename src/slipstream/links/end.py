@@ -27,6 +27,7 @@ from slipstream.protocol.texts import CloseReason, error_line
 
 if TYPE_CHECKING:
     from slipstream.kernels.links.linkparser import LinkSink
+    from slipstream.kernels.wire.interest import Interest
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
 
@@ -85,6 +86,7 @@ class LinkEnd:
         self.parser = LinkParser(sink, self.link, hub.delivery, max_payload, max_line)
         self.keepalive = Keepalive(self.outbox, hub.now_ns)
         self.remote_name = ""  # of the other server, as it told
+        self.remote_cluster = ""  # of the other server, if it is another one than this server's
         self.understands_traces = False  # the other server tells where a traced message goes there
         self.compression = ""  # as both ends agreed; empty before
         self.of_clients = True  # what comes is what clients of the other server sent, or want
@@ -109,6 +111,14 @@ class LinkEnd:
         self.of_clients = of_clients
         self.state = State.READY
         self.parser.ready = True
+
+    def begin_replicas(self, nobody: Interest, largest: int) -> None:
+        """The handshake is over, and messages are of replicas: each is named by its group, and is of no account."""
+        self.outbox.limit = max(self.outbox.limit, 2 * largest)
+        self.parser.max_payload = largest
+        self.parser.named_accounts = self.parser.arrivals.fast = self.parser.arrivals.addressed = False
+        self.parser.arrivals.admit(b"", nobody, None)
+        self.begin(of_clients=False)
 
     def close(self, reason: CloseReason, error: str | None = None) -> None:
         """End the link: say why if there is a text for it, and let the kind forget what the peer wanted."""

@@ -43,7 +43,7 @@ from slipstream.replication.meta.checks import AccountRules, changed_config, che
 from slipstream.replication.meta.entries import Assignment, stream_key
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.moves import changed_assignment, without_peer
-from slipstream.replication.meta.placement import place
+from slipstream.replication.meta.placement import place_anywhere
 from slipstream.replication.stepdown import next_leader
 from slipstream.units import SECOND_NS
 
@@ -85,6 +85,9 @@ class ClusterApi:
 
     def create(self, request: ApiRequest) -> None:
         """Make a stream, or confirm that it is there."""
+        self._node.origins.of(request, lambda cluster: self._create(request, cluster))
+
+    def _create(self, request: ApiRequest, cluster: str) -> None:
         asked = asked_to_create(request)
         meta = self._agreement.meta
         draft, name = meta.draft, self._account.name
@@ -96,7 +99,7 @@ class ClusterApi:
         if existing is not None:
             self._agreement.answer(request, existing, {})
             return
-        made = new_assignment(self._account, config, self._node, meta)
+        made = new_assignment(self._account, config, self._node, meta, cluster)
 
         def announce() -> None:
             if made.is_replicated:
@@ -334,15 +337,21 @@ class ClusterApi:
 
 
 def new_assignment(
-    account: JetStreamAccount, config: StreamConfig, node: Coordinator, meta: MetaGroup, *, restoring: bool = False
+    account: JetStreamAccount,
+    config: StreamConfig,
+    node: Coordinator,
+    meta: MetaGroup,
+    cluster: str,
+    *,
+    restoring: bool = False,
 ) -> Assignment:
-    """A stream that the meta group's leader is about to propose, placed.
+    """A stream that the meta group's leader is about to propose, placed in the cluster of who asks or else in another.
 
     Raises:
         TableError: 10005, there are not enough servers for it.
     """
     assert meta.draft is not None
-    placed = place(config, node.node.cluster, meta.draft, node.around)
+    placed = place_anywhere(config, cluster, meta.draft, node.around)
     return Assignment(
         account=account.name,
         config=config,

@@ -43,6 +43,7 @@ class ClusterBlocks:
         out: dict[str, object] = {"name": self._cluster.node.cluster}
         if assignment is None:
             return out
+        out["name"] = assignment.cluster
         replica = self._cluster.hosting.replica(account, stream)
         group = replica.group if replica is not None else None
         if len(assignment.hosts) == 1:

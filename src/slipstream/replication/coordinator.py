@@ -39,6 +39,7 @@ from slipstream.replication.meta.moves import Left, Settled, noted
 from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.meta.responsibility import Responsibility, StreamRole, who_answers
 from slipstream.replication.meta.state import MetaState
+from slipstream.replication.origins import ORIGIN, Origins
 from slipstream.replication.peer_calls import Answer, PeerCalls
 from slipstream.replication.restores import Restores
 from slipstream.replication.servers import REMOVED, ClusterServers
@@ -152,6 +153,8 @@ class Coordinator:
             self._answer,
         )
         """Questions to other servers."""
+        self.origins = Origins(place.node.cluster, self.calls, lambda: place.reachable, ports.call_later)
+        """Where calls come from."""
         self.restores = Restores(account, self.hosting, lambda: place.meta, self._tell_all)
         """Backups that come in."""
         self.servers = ClusterServers(place, self.calls, self.name_of, lambda: self.around)
@@ -201,6 +204,8 @@ class Coordinator:
             self._leave()
         elif method == _NOTE:
             self._note(body)
+        elif method == ORIGIN:
+            self.origins.answer(body, answer)
         elif not self.restores.handle(method, body, answer):
             self._descriptions.handle(method, body, answer)
 

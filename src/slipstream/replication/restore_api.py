@@ -38,6 +38,9 @@ class ClusterRestoreApi:
 
     def restore(self, request: ApiRequest) -> None:
         """Make a stream from a backup that follows."""
+        self._node.origins.of(request, lambda cluster: self._restore(request, cluster))
+
+    def _restore(self, request: ApiRequest, cluster: str) -> None:
         config, bounds = asked_to_restore(request)
         account, meta = self._account, self._node.meta
         if meta is None or meta.draft is None:
@@ -45,7 +48,7 @@ class ClusterRestoreApi:
         judge_stream(request, config, None)
         rules = AccountRules(account.limits, account.checks.context())
         config = restored_config(config, meta.draft.account(account.name), rules)
-        made = new_assignment(account, config, self._node, meta, restoring=True)
+        made = new_assignment(account, config, self._node, meta, cluster, restoring=True)
 
         def done(is_done: bool) -> None:
             if is_done:

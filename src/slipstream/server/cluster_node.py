@@ -57,6 +57,7 @@ class ClusterNode:
         directory: of the meta group and of replicas.
         options: of the log's store, replicated.
         listener: makes what acts on what the meta group agrees on.
+        far: how many servers of other clusters are expected; None: there are no other clusters.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class ClusterNode:
         directory: str,
         options: Callable[[], FileStoreOptions],
         listener: Callable[[ClusterNode], MetaListener],
+        far: Callable[[], int] | None = None,
     ) -> None:
         self.node = node
         self._ports = ports
@@ -90,6 +92,7 @@ class ClusterNode:
         self._heard_ns: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._far = far
         self._listener = listener(self)
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -102,7 +105,9 @@ class ClusterNode:
         if self._promise.removed:
             self.trouble(f"this server was removed from the cluster. To have it join again, empty {self.directory}")
             return
-        self._founding = Founding(self.node, self._size(), self._promise, _FoundingEdge(self))
+        self._founding = Founding(
+            self.node, self._size(), self._promise, _FoundingEdge(self), spans_clusters=self._far is not None
+        )
         self.groups.add(_FOUNDING, _NoRaft(), self._on_founding)
         self._transport = ReplicaTransport(mesh.replicas, self._received, self._reached, self._lost)
         self._founding.start()
@@ -167,7 +172,7 @@ class ClusterNode:
     def _size(self) -> int:
         """How many servers are configured: a route to this one counts as this one."""
         assert self._mesh is not None
-        return len(self._mesh.configured_peers()) + 1
+        return len(self._mesh.configured_peers()) + 1 + (0 if self._far is None else self._far())
 
     def _reached(self, name: str) -> None:
         if self._founding is not None:

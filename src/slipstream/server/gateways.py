@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slipstream.config.listener_options import GatewayOptions
     from slipstream.links.end import LinkEnd
     from slipstream.links.gateways.remotes import GatewayAddress, RemoteCluster
+    from slipstream.links.gateways.replica_roads import ReplicaRoads
     from slipstream.server.server import Server
     from slipstream.server.tls_layer import TlsFacts
 
@@ -131,13 +132,20 @@ class Gateways:
             delay_ns = self._server.hub.rng.randrange(_AGAIN_JITTER_NS) + (_RETRY_NS if remote.is_configured else 0)
         self._dial(remote, delay_ns, again=again)
 
+    def dial_replicas(self, remote: RemoteCluster, address: GatewayAddress, again: bool) -> None:
+        """Connect to one server of a cluster for what replicas say, for as long as that server is told of."""
+        call = ReplicaCall(remote, address, self.supercluster.roads, partial(self._protocol, for_replicas=True))
+        self.sockets.dialer.dial(call, delay_ns=_RETRY_NS if again else 0, again=again)
+
     def _dial(self, remote: RemoteCluster, delay_ns: int, *, again: bool) -> None:
         call = GatewayCall(remote, self._server, self.supercluster, self._protocol)
         self.sockets.dialer.dial(call, delay_ns=delay_ns, again=again)
 
     # --- sockets -----------------------------------------------------------------------------------------------------
 
-    def _protocol(self, dialled: tuple[RemoteCluster, GatewayAddress] | None) -> LinkProtocol:
+    def _protocol(
+        self, dialled: tuple[RemoteCluster, GatewayAddress] | None, *, for_replicas: bool = False
+    ) -> LinkProtocol:
         first = None
         tls = self._tls.common if dialled is None else self._tls.to(dialled[0])
         if tls is not None:
@@ -145,7 +153,12 @@ class Gateways:
             name = None if dialled is None else dialled[0].tls_name(dialled[1])
             first = TlsFirst(context, self._secured, name, tls.timeout_ns)
         return LinkProtocol(
-            self._server, self._timing(), partial(self._opened, dialled), self.sockets.lost, first, self._await
+            self._server,
+            self._timing(),
+            partial(self._opened, dialled, for_replicas),
+            self.sockets.lost,
+            first,
+            self._await,
         )
 
     def _timing(self) -> LinkTiming:
@@ -158,10 +171,15 @@ class Gateways:
             gateway.write_timeout == "close",
         )
 
-    def _opened(self, dialled: tuple[RemoteCluster, GatewayAddress] | None, protocol: LinkProtocol) -> LinkEnd:
+    def _opened(
+        self, dialled: tuple[RemoteCluster, GatewayAddress] | None, for_replicas: bool, protocol: LinkProtocol
+    ) -> LinkEnd:
         peer = SecurePeer(*address_of(protocol.transport), "gateway")
         link: InboundGateway | OutboundGateway
-        link = self.supercluster.accept(peer) if dialled is None else self.supercluster.dialled(peer, *dialled)
+        if dialled is None:
+            link = self.supercluster.accept(peer)
+        else:
+            link = self.supercluster.dialled(peer, *dialled, for_replicas=for_replicas)
         self.sockets.open[link.end] = link
         return link.end
 
@@ -242,3 +260,50 @@ class GatewayCall:
         if is_last and not remote.is_configured and self._supercluster.given_up(remote):
             return None
         return min(_RETRY_NS << min(self._rounds - 1, 5), _RETRY_MAX_NS) if options.connect_backoff else _RETRY_NS
+
+
+class ReplicaCall:
+    """One server of a cluster that is to be reached for what replicas say."""
+
+    timeout_ns = _DIAL_TIMEOUT_NS
+    is_announced = False
+    tunnel = None
+
+    def __init__(
+        self,
+        remote: RemoteCluster,
+        address: GatewayAddress,
+        roads: ReplicaRoads,
+        protocol: Callable[[tuple[RemoteCluster, GatewayAddress]], LinkProtocol],
+    ) -> None:
+        self._remote = remote
+        self._address = address
+        self._roads = roads
+        self._protocol = protocol
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether its cluster still tells of it."""
+        return self._roads.is_wanted(self._remote, self._address)
+
+    def next_address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self._address.host, self._address.port
+
+    def protocol(self) -> LinkProtocol:
+        """What gets the socket."""
+        return self._protocol((self._remote, self._address))
+
+    def trying(self) -> str:
+        """What is logged before an attempt."""
+        return f"Connecting to replicas of {texts.quoted_text(self._remote.name)} at {self._address.shown}"
+
+    def failed(self, attempts: int) -> str:
+        """What is logged before the error of an attempt."""
+        name = texts.quoted_text(self._remote.name)
+        return f"Error connecting to replicas of {name} at {self._address.shown} (attempt {attempts})"
+
+    def pause_ns(self, attempts: int) -> int | None:
+        """For as long as it is wanted."""
+        del attempts
+        return _RETRY_NS

@@ -389,6 +389,8 @@ class JetStreamRunner:
         if self.facts.domain:
             prefixes.append(f"$JS.{self.facts.domain}.API.")
 
+        spanning = self.cluster if self._server.options.gateway.port else None
+
         def answer_at(prefix: bytes) -> Callback:
             def answer(
                 publisher: Member | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
@@ -396,7 +398,8 @@ class JetStreamRunner:
                 client = None if publisher is None else partial(self.describe_client, publisher)
                 grants = None if publisher is None else publisher.grants
                 called = API_PREFIX.encode() + subject[len(prefix) :]
-                api.handle(called, reply, body[:header_size] or None, body[header_size:], client, grants)
+                whence = None if spanning is None else spanning.whence(publisher, called, reply)
+                api.handle(called, reply, body[:header_size] or None, body[header_size:], client, grants, whence)
 
             return answer
 

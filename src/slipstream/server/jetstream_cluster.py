@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from slipstream.jetstream.advisories import Advisories
+from slipstream.links.presence import LinkMember
 from slipstream.replication.cluster_api import ClusterApi
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.promise_file import INCARNATION_BYTES, PromiseFile
 from slipstream.replication.move_api import MoveApi
+from slipstream.replication.origins import Whence
 from slipstream.replication.restore_api import ClusterRestoreApi
 from slipstream.server.cluster_node import ClusterNode
 from slipstream.server.storage import CLUSTER_DIRECTORY
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JetStreamCluster"]
 
+_PLACING: Final = (b"$JS.API.STREAM.CREATE.", b"$JS.API.STREAM.RESTORE.")
 _HAND_OVER_S: Final = 2.0  # then the others find out by themselves, as after a death
 _LOOK_S: Final = 0.01
 
@@ -87,7 +90,11 @@ class JetStreamCluster:
             made.append(Coordinator(own, ports, account, disk, replicas, options, unique_tag, *told))
             return made[0]
 
-        self.node = ClusterNode(node, promise, promises, ports, server.turns, disk, place, options, coordinate)
+        def expected_elsewhere() -> int:
+            return 0 if server.supercluster is None else server.supercluster.expected_servers()
+
+        far = expected_elsewhere if server.options.gateway.port else None
+        self.node = ClusterNode(node, promise, promises, ports, server.turns, disk, place, options, coordinate, far)
         """This server among the others."""
         self.coordinator = made[0]
         """What follows from what is agreed on."""
@@ -105,6 +112,16 @@ class JetStreamCluster:
     def serve_system(self, api: ApiDispatcher, ports: Ports, is_account: Callable[[str], bool]) -> None:
         """Answer what users of the system account may ask about streams of others."""
         MoveApi(api, self.coordinator, ports, is_account)
+
+    def whence(self, publisher: object, called: bytes, reply: bytes | None) -> Whence | None:
+        """How a call came, of those that may have a stream placed."""
+        if not called.startswith(_PLACING) or not isinstance(publisher, LinkMember):
+            return None
+        if publisher.is_route:
+            return Whence(server=publisher.name)
+        if publisher.is_gateway and reply is not None:
+            self.coordinator.origins.heard(reply, publisher.owner.remote_cluster)
+        return Whence(cluster=publisher.owner.remote_cluster)
 
     def opened(self, account: JetStreamAccount) -> None:
         """An account may use JetStream here."""

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from slipstream.links.routes.link import RouteLink
 from slipstream.links.routes.targets import RouteTarget
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
-from support.link_world import LinkWorld, connect, info_line, said
-
-
-class Listener:
-    """Writes down what happens."""
-
-    def __init__(self) -> None:
-        self.events: list[object] = []
-
-    def peer_up(self, name: str) -> None:
-        self.events.append(f"+{name}")
-
-    def peer_down(self, name: str) -> None:
-        self.events.append(f"-{name}")
-
-    def received(self, name: str, batch: Sequence[tuple[int, bytes]]) -> None:
-        self.events.append((name, list(batch)))
+from support.link_world import LinkWorld, ReplicaListener, connect, info_line, said
 
 
 class ReplicaWorld(LinkWorld):
     """A server that takes part in replication."""
 
     def __init__(self) -> None:
-        self.listener = Listener()
+        self.listener = ReplicaListener()
         super().__init__(replicates=True)
         assert self.mesh.replicas is not None
         self.replicas = self.mesh.replicas
@@ -71,7 +53,7 @@ def test_who_dialled_the_route_dials_the_link_for_replicas(world: ReplicaWorld) 
 
 def test_who_comes_later_is_told_who_is_there(world: ReplicaWorld) -> None:
     world.peer(slipstream_replicas=True)
-    late = Listener()
+    late = ReplicaListener()
     world.replicas.tell(late)
     assert late.events == ["+peer"]
 

@@ -12,7 +12,7 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Assignment
-from slipstream.replication.meta.placement import Placed, Surroundings, place
+from slipstream.replication.meta.placement import Placed, Surroundings, place, place_anywhere
 from slipstream.replication.meta.state import MetaState
 from support.meta import GB, assignment, config, node
 
@@ -165,3 +165,16 @@ def _may_have(state: MetaState, one: int, asked: StreamConfig) -> bool:
 def _assigned(asked: StreamConfig, placed: Placed) -> Assignment:
     made = assignment(asked.name, peers=placed.peers, max_bytes=asked.max_bytes)
     return msgspec.structs.replace(made, preferred=placed.preferred)
+
+
+def test_another_cluster_has_room_where_that_of_who_asks_has_none() -> None:
+    state = three()
+    state.put(msgspec.structs.replace(node("m1"), cluster="C2"))
+    around = Surroundings({*ALL, node_id("m1")})
+    assert place_anywhere(config("S"), "C2", state, around).cluster == "C2"
+    assert place_anywhere(config("S", num_replicas=3), "C2", state, around).cluster == "C1"
+    assert place_anywhere(config("S"), "NONE", state, around).cluster == "C1", "there is no JetStream where it asks"
+    named = config("S", num_replicas=3, placement=Placement(cluster="C2"))
+    with pytest.raises(ApiError) as caught:
+        place_anywhere(named, "C1", state, around)
+    assert caught.value.err_code == 10005

@@ -114,6 +114,7 @@ class ApiDispatcher:
         body: bytes,
         client: Fields | Callable[[], Fields] | None = None,
         grants: Grants | None = None,
+        whence: object = None,
     ) -> None:
         """A message on `$JS.API.>` has arrived.
 
@@ -124,6 +125,7 @@ class ApiDispatcher:
             body: the request.
             client: describes the sender for the audit, if there will be one.
             grants: whether the sender may publish to a subject; None: this server, which may.
+            whence: how it came, as a cluster has to know it.
         """
         if grants is None:
             # Who calls through an import has no rights here but those of the export.
@@ -142,6 +144,7 @@ class ApiDispatcher:
         if not self.load.admits(looks=route.looks):
             return
         request = ApiRequest(self, route, text, names, reply, header or b"", body, client, grants)
+        request.whence = whence
         if isinstance(verdict, ApiError):
             request.fail(verdict)
         elif route.prepare is not None and len(body) > LONG_BODY_BYTES and self._preparing < LONG_BODIES_AT_ONCE:

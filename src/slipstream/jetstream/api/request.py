@@ -73,6 +73,7 @@ class ApiRequest:
         "names",
         "reply",
         "subject",
+        "whence",
     )
 
     def __init__(
@@ -100,6 +101,7 @@ class ApiRequest:
         self.client = client
         self.decoded: object = None  # see `bodies.prepare`
         self.checked: object = None  # a configuration that was found to be good before its turn
+        self.whence: object = None  # how it came, as a cluster has to know it
         self.grants = grants
         """Whether who asks may publish to a subject, or to all that a pattern matches."""
 

@@ -39,6 +39,7 @@ class GatewayInfo(LinkInfo, kw_only=True):
     gateway_cmd_payload: bytes | None = None  # the account that a command is about
     gateway_nrp: bool = False  # addresses are `_GR_.`, and not the older `$GR.`
     gateway_iom: bool = False  # all interest is told right away, for all accounts
+    slipstream_replication: bool = False  # the server takes part in replication
 
 
 class GatewayConnect(msgspec.Struct, kw_only=True):
@@ -51,6 +52,7 @@ class GatewayConnect(msgspec.Struct, kw_only=True):
     tls_required: bool = False
     name: str = ""
     gateway: str = ""
+    slipstream_replicas: bool = False  # the connection is for what replicas say
 
     def line(self) -> bytes:
         """As it is sent."""

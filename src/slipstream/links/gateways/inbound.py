@@ -37,11 +37,14 @@ class InboundHost(Protocol):
     def on_addressed(
         self, member: LinkMember, subject: bytes, reply: bytes | None, header_size: int, body: bytes, *, routed: bool
     ) -> None: ...
+    def on_replica_message(self, link: InboundGateway, group: bytes, body: bytes) -> None: ...
     def inbound_closed(self, link: InboundGateway, reason: CloseReason) -> None: ...
 
 
 class InboundGateway:
     """One connection from another cluster. The parser's sink."""
+
+    solicited = reconnects = False
 
     def __init__(self, host: InboundHost, peer: Peer) -> None:
         self.end = end = gateway_end(host.hub, self, peer, host.log, self._closed)
@@ -49,12 +52,17 @@ class InboundGateway:
         self.cid, self.peer, self.outbox, self.link, self.parser = end.cid, peer, end.outbox, end.link, end.parser
         self.close, self.refuse, self.log = end.close, end.refuse, end.log
         self.parser.arrivals.addressed = True
-        self.cluster = ""  # the name of the other one
+        self.for_replicas = False  # it carries what replicas say, no more
         self.remote_id = ""
         self.told: set[str] = set()  # accounts whose interest the peer is told
         self._members: dict[bytes, LinkMember] = {}
         self._absent: set[bytes] = set()  # accounts that the peer was told nobody is in (`A-`)
         self._host = host
+
+    @property
+    def cluster(self) -> str:
+        """The name of the other cluster."""
+        return self.end.remote_cluster
 
     def begin(self) -> None:
         """The handshake is over: take messages from now on."""
@@ -152,6 +160,9 @@ class InboundGateway:
         body: bytes,
     ) -> None:
         """A message that the parser does not deliver by itself."""
+        if self.for_replicas:
+            self._host.on_replica_message(self, subject, body)
+            return
         member = self._member(account)
         if member is not None:
             member.arrived(self._host.hub, subject, reply, queues, None, header_size, body)

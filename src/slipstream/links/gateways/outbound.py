@@ -5,7 +5,7 @@ GREETED (waits for INFO) ──INFO──► READY (CONNECT and INFO sent) ─�
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.links.gateways.ends import gateway_end
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutboundGateway"]
 
+_OTHER_JETSTREAM: Final = b"$NRG."  # what groups of a JetStream cluster of nats-server listen to, and nobody else does
+
 
 class OutboundHost(Protocol):
     """What an outbound connection needs of the supercluster and its server."""
@@ -31,6 +33,8 @@ class OutboundHost(Protocol):
     def log(self, level: str, text: str) -> None: ...
     def account_named(self, name: str) -> Account | None: ...
     def on_outbound_info(self, link: OutboundGateway, info: GatewayInfo) -> None: ...
+    def on_replica_message(self, link: OutboundGateway, group: bytes, body: bytes) -> None: ...
+    def on_foreign_jetstream(self, link: OutboundGateway) -> None: ...
     def on_outbound_pong(self, link: OutboundGateway) -> None: ...
     def outbound_closed(self, link: OutboundGateway, reason: CloseReason) -> None: ...
 
@@ -38,16 +42,29 @@ class OutboundHost(Protocol):
 class OutboundGateway:
     """One connection to another cluster. The parser's sink."""
 
-    def __init__(self, host: OutboundHost, peer: Peer, remote: RemoteCluster, address: GatewayAddress) -> None:
+    solicited = True
+
+    def __init__(
+        self,
+        host: OutboundHost,
+        peer: Peer,
+        remote: RemoteCluster,
+        address: GatewayAddress,
+        *,
+        for_replicas: bool = False,
+    ) -> None:
         self.end = end = gateway_end(host.hub, self, peer, host.log, self._closed)
         # What of the end never changes is the link's, too.
         self.cid, self.peer, self.outbox, self.link, self.parser = end.cid, peer, end.outbox, end.link, end.parser
         self.close, self.refuse, self.log = end.close, end.refuse, end.log
+        self.end.remote_cluster = remote.name
         self.remote = remote
+        self.for_replicas = for_replicas  # it carries what replicas say, no more
         self.address = address
         self.remote_id = ""
         self.wants: RemoteWants | None = None  # from READY on
         self.reconnects = True
+        self.watches_jetstream = False  # the peer is no server of this kind, and must have no JetStream
         self._host = host
 
     def begin(self, wants: RemoteWants) -> None:
@@ -91,6 +108,8 @@ class OutboundGateway:
             for subject in subjects:
                 if not is_valid_subscription(subject):
                     self.end.refuse_subject(subject)
+        if self.watches_jetstream and any(subject.startswith(_OTHER_JETSTREAM) for subject in subjects):
+            self._host.on_foreign_jetstream(self)
         if self.wants is not None:
             self.wants.add_all(account, valid)
 
@@ -131,15 +150,18 @@ class OutboundGateway:
     def on_message(
         self,
         account: bytes,
-        _subject: bytes,
+        subject: bytes,
         _reply: bytes | None,
         _queues: tuple[bytes, ...] | None,
         _origin: bytes | None,
         _header_size: int,
-        _body: bytes,
+        body: bytes,
     ) -> None:
-        """A message."""
-        self._refuse_message(account)
+        """A message: of replicas, if the connection is for them."""
+        if self.for_replicas:
+            self._host.on_replica_message(self, subject, body)
+        else:
+            self._refuse_message(account)
 
     def _refuse_message(self, account: bytes) -> None:
         self.log("ERR", f"Received a message of account {texts.quoted(account)} on an outbound gateway connection")

@@ -42,6 +42,7 @@ class RemoteCluster:
         self.name = name
         self.hash = short_hash(name)
         self.is_configured = options is not None
+        self.has_streams = True  # its servers take part in JetStream, as far as is known
         urls = () if options is None else options.urls
         self.configured = [address for address in map(_read, urls) if address is not None]
         self._addresses = {address.shown: address for address in self.configured}
@@ -51,6 +52,10 @@ class RemoteCluster:
     def urls(self) -> list[str]:
         """`host:port` of all its servers that are known."""
         return list(self._addresses)
+
+    def addresses(self) -> list[GatewayAddress]:
+        """The same, as they are dialled."""
+        return list(self._addresses.values())
 
     def shuffled(self, rng: RandomSource) -> list[GatewayAddress]:
         """All addresses, in the order in which they are tried this time."""

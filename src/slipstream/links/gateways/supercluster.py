@@ -30,6 +30,7 @@ from slipstream.links.gateways.handshake import (
 from slipstream.links.gateways.inbound import InboundGateway
 from slipstream.links.gateways.outbound import OutboundGateway
 from slipstream.links.gateways.remotes import RemoteCluster
+from slipstream.links.gateways.replica_roads import ReplicaRoads
 from slipstream.links.gateways.telling import ClusterTelling
 from slipstream.links.gateways.urls import ClusterUrls
 from slipstream.links.gateways.wants import RemoteWants
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["GatewayEdge", "Supercluster"]
 
 GATEWAY_PORT = "attempted to connect to gateway port"
+FOREIGN_JETSTREAM = (
+    "JetStream of nats-server and of Slipstream cannot be in one supercluster: switch it off on one side"
+)
 _REMOTES_MAX = 1_024  # clusters that may be heard of
 
 
@@ -59,6 +63,10 @@ class GatewayEdge(Protocol):
 
     def dial(self, remote: RemoteCluster, *, again: bool = False) -> None:
         """Connect to one of a cluster's servers, now or (`again`) after a pause."""
+        ...
+
+    def dial_replicas(self, remote: RemoteCluster, address: GatewayAddress, again: bool) -> None:
+        """Connect to one server of a cluster, for what replicas say."""
         ...
 
     def ready(self, link: InboundGateway | OutboundGateway) -> None:
@@ -87,6 +95,9 @@ class Supercluster:
         self._urls = ClusterUrls()
         self.on_account_known: dict[str, Callable[[], None]] = {}
         """What is done when another cluster has told all that it wants in an account, or hears what is wanted here."""
+        self.roads = ReplicaRoads(edge.dial_replicas, edge.ready)
+        """For replicas of other clusters."""
+        self._foreign: set[str] = set()  # clusters with a JetStream that cannot be joined with that of this server
         self._mesh: Mesh | None = None
         self._answers = AnswerWays(hub, self.name)
         self._telling = ClusterTelling(hub, self.name, self._subscribed)
@@ -106,12 +117,17 @@ class Supercluster:
     def join(self, mesh: Mesh) -> None:
         """There are other servers of the same cluster."""
         self._mesh = mesh
+        self.roads.links = mesh.replicas
         mesh.listeners.append(self)
 
     def listens_at(self, host: str, port: int, url: str) -> None:
         """Where this server is reached."""
         self.host, self.port, self.url = host, port, url
         self._urls.add(url, self.hub.identity.id)
+
+    def expected_servers(self) -> int:
+        """How many servers of other clusters are configured, of those that take part in JetStream."""
+        return sum(len(remote.configured) for remote in self.remotes.values() if remote.has_streams)
 
     def watch_accounts(self) -> None:
         """Accounts may have come: count what they want, and take part in them."""
@@ -146,6 +162,7 @@ class Supercluster:
             gateway_url=self.url,
             gateway_nrp=True,
             gateway_iom=True,
+            slipstream_replication=self.hub.options.replicates,
         )
         introduce(info, self.hub, self._options.tls, verifies=True)
         return info
@@ -172,8 +189,10 @@ class Supercluster:
         elif options.reject_unknown_cluster and connect.gateway not in self.remotes:
             link.log("ERR", f"Rejecting connection from gateway {texts.quoted_text(connect.gateway)}")
             link.close(CloseReason.WRONG_GATEWAY, f"Connection to gateway {texts.quoted_text(self.name)} rejected")
+        elif connect.gateway in self._foreign:
+            link.refuse(CloseReason.WRONG_GATEWAY, FOREIGN_JETSTREAM)
         else:
-            link.cluster = connect.gateway
+            link.end.remote_cluster, link.for_replicas = connect.gateway, connect.slipstream_replicas
             link.end.authenticating()
 
     def on_inbound_info(self, link: InboundGateway, info: GatewayInfo) -> None:
@@ -187,6 +206,9 @@ class Supercluster:
         if self._has_name(info.server_name):
             link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
+            return
+        if link.for_replicas:
+            self.roads.begin(link)
             return
         link.begin()
         shown = texts.escaped(info.server_id)
@@ -212,10 +234,13 @@ class Supercluster:
 
     # --- connections that this server dialled ------------------------------------------------------------------------
 
-    def dialled(self, peer: Peer, remote: RemoteCluster, address: GatewayAddress) -> OutboundGateway:
+    def dialled(
+        self, peer: Peer, remote: RemoteCluster, address: GatewayAddress, *, for_replicas: bool = False
+    ) -> OutboundGateway:
         """A server was reached; it speaks first."""
-        link = OutboundGateway(self, peer, remote, address)
-        link.log("INF", f"Creating outbound gateway connection to {texts.quoted_text(remote.name)}")
+        link = OutboundGateway(self, peer, remote, address, for_replicas=for_replicas)
+        level = "DBG" if for_replicas else "INF"
+        link.log(level, f"Creating outbound gateway connection to {texts.quoted_text(remote.name)}")
         return link
 
     def on_outbound_info(self, link: OutboundGateway, info: GatewayInfo) -> None:
@@ -239,13 +264,21 @@ class Supercluster:
         elif self._has_name(info.server_name):
             link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
+        elif link.for_replicas:
+            if is_first:
+                self._introduce(link, info)
+                self.roads.begin(link)
         else:
             if info.gateway_urls:
                 link.remote.update(info.gateway_urls)
+            if is_first:
+                link.remote.has_streams = info.slipstream_replication
+            if link.remote.has_streams:
+                self.roads.meet(link.remote)
             if not is_first or self._begin_outbound(link, info):
                 self._tell_routes(self._gossip_line(link.remote.name, info.gateway_urls or []))
 
-    def _begin_outbound(self, link: OutboundGateway, info: GatewayInfo) -> bool:
+    def _introduce(self, link: OutboundGateway, info: GatewayInfo) -> None:
         options, address = self._options, link.address
         link.remote_id, link.end.remote_name = info.server_id, info.server_name
         link.end.understands_traces = info.understands_traces
@@ -256,15 +289,20 @@ class Supercluster:
             tls_required=link.peer.tls is not None,
             name=self.hub.identity.id,
             gateway=self.name,
+            slipstream_replicas=link.for_replicas,
         )
         link.outbox.write(connect.line())
         link.outbox.write(self._info().line())
+
+    def _begin_outbound(self, link: OutboundGateway, info: GatewayInfo) -> bool:
+        self._introduce(link, info)
         link.link.headers = info.headers and not self.hub.options.no_header_support
         if link.remote.name in self.outbound:
             link.reconnects = False
             link.close(CloseReason.WRONG_GATEWAY)
             return False
         self.outbound[link.remote.name] = link
+        link.watches_jetstream = self.hub.options.replicates and not info.slipstream_replication
         link.link.readdress = self._answers.readdressed
         addresses = b"%b%b.>" % (ADDRESS_MARK, link.remote.hash)
         link.begin(RemoteWants(link.end, addresses, self.account_named, tells_all=info.gateway_iom))
@@ -287,9 +325,23 @@ class Supercluster:
                 link.wants.all_start(info.gateway_cmd_payload)
                 return
             link.wants.all_complete(info.gateway_cmd_payload)
+            if link.watches_jetstream and info.gateway_cmd_payload == self.hub.options.system_account_name.encode():
+                self._foreign.discard(link.remote.name)  # it has none, or no more
             known = self.on_account_known.get(info.gateway_cmd_payload.decode("utf-8", "replace"))
             if known is not None:
                 known()
+
+    def on_foreign_jetstream(self, link: OutboundGateway) -> None:
+        """The other cluster has JetStream of nats-server: an API that two of them answer is refused, on both sides."""
+        self._foreign.add(link.remote.name)
+        for inbound in list(self.inbound.values()):
+            if inbound.cluster == link.remote.name:
+                inbound.refuse(CloseReason.WRONG_GATEWAY, FOREIGN_JETSTREAM)
+        link.refuse(CloseReason.WRONG_GATEWAY, FOREIGN_JETSTREAM)
+
+    def on_replica_message(self, link: InboundGateway | OutboundGateway, group: bytes, body: bytes) -> None:
+        """A replica of another cluster says something."""
+        self.roads.message(link, group, body)
 
     def on_outbound_pong(self, link: OutboundGateway) -> None:
         """A cluster's distance is known, or has changed: which queue group is asked first may have, too."""
@@ -380,11 +432,18 @@ class Supercluster:
     def inbound_closed(self, link: InboundGateway, reason: CloseReason) -> None:
         """A connection ended; called once for each."""
         self._closed(link, reason)
+        if link.for_replicas:
+            self.roads.closed(link)
         self.inbound.pop(link.cid, None)
 
     def outbound_closed(self, link: OutboundGateway, reason: CloseReason) -> None:
         """The same; the cluster is dialled again."""
         self._closed(link, reason)
+        if link.for_replicas:
+            self.roads.closed(link)
+            if reason is not CloseReason.SERVER_SHUTDOWN:
+                self.roads.again(link)
+            return
         if self.outbound.get(link.remote.name) is link:
             del self.outbound[link.remote.name]
         if not link.reconnects or reason is CloseReason.SERVER_SHUTDOWN:

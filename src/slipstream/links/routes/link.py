@@ -24,7 +24,6 @@ from slipstream.protocol.texts import CloseReason
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.permissions import Permissions
-    from slipstream.kernels.wire.interest import Interest
     from slipstream.links.routes.gateways import RouteGateways
     from slipstream.links.routes.targets import RouteTarget
     from slipstream.protocol.peer import Peer
@@ -106,14 +105,6 @@ class RouteLink:
         self.parser.arrivals.fast = True
         self.parser.arrivals.addressed = self._host.gateways.are_there
         self.end.begin()
-
-    def take_replica_messages(self, nobody: Interest, largest: int) -> None:
-        """Messages are of replicas from now on: each is named by its group, and no account has part in it."""
-        self.outbox.limit = max(self.outbox.limit, 2 * largest)
-        self.parser.max_payload = largest
-        self.parser.named_accounts = self.parser.arrivals.fast = False
-        self.parser.arrivals.admit(b"", nobody, None)
-        self.end.begin(of_clients=False)
 
     def _closed(self, reason: CloseReason) -> None:
         members, self.members = self.members, {}

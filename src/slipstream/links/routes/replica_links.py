@@ -2,7 +2,8 @@
 
 Such a link begins as a route does, on the same port and with the same rights; its INFO says what it is for. Whoever
 dialled a route to a server that takes part dials this link, too, and again as long as there are routes. Two servers
-that dialled each other have two links, and use either.
+that dialled each other have two links, and use either. To servers of other clusters such links begin as gateways do,
+and on their port (`links.gateways.replica_roads`).
 
     RMSG <group> <size>        one message of a group; Raft bears that it is lost, or comes twice
 
@@ -21,14 +22,25 @@ from slipstream.protocol.texts import CloseReason
 from slipstream.units import MIB
 
 if TYPE_CHECKING:
+    from slipstream.links.end import LinkEnd
     from slipstream.links.routes.handshake import RouteInfo
     from slipstream.links.routes.link import RouteLink
 
-__all__ = ["REPLICA_MESSAGE_MAX", "ReplicaLinks", "ReplicaListener"]
+__all__ = ["REPLICA_MESSAGE_MAX", "ReplicaLink", "ReplicaLinks", "ReplicaListener"]
 
 REPLICA_MESSAGE_MAX: Final = 256 * MIB
 """The largest message: a frame travels whole, and holds what a leader took in while a commit was under way."""
 _UNREAD_MAX: Final = 4 * MIB  # that wait for one peer; more would make it look dead
+
+
+class ReplicaLink(Protocol):
+    """One connection for replicas, to a server of this cluster or of another."""
+
+    end: LinkEnd
+    solicited: bool
+    """Whether this server dialled it."""
+    reconnects: bool
+    """Whether it is dialled again when it ends."""
 
 
 class ReplicaListener(Protocol):
@@ -63,7 +75,7 @@ class ReplicaLinks:
         self._listeners: list[ReplicaListener] = []
         self._dial = dial
         self._at_end = at_end
-        self._links: dict[str, list[RouteLink]] = {}
+        self._links: dict[str, list[ReplicaLink]] = {}
         self._arrived: dict[str, list[tuple[int, bytes]]] = {}
 
     def tell(self, listener: ReplicaListener) -> None:
@@ -80,9 +92,9 @@ class ReplicaLinks:
     def send(self, name: str, batch: Sequence[tuple[int, bytes]]) -> bool:
         """Send messages of groups to a server; False: none of them."""
         links = self._links.get(name)
-        if not links or links[0].outbox.pending > _UNREAD_MAX:
+        if not links or links[0].end.outbox.pending > _UNREAD_MAX:
             return False
-        links[0].outbox.write(b"".join([b"RMSG %d %d\r\n%b\r\n" % (group, len(one), one) for group, one in batch]))
+        links[0].end.outbox.write(b"".join([b"RMSG %d %d\r\n%b\r\n" % (group, len(one), one) for group, one in batch]))
         return True
 
     # --- what the mesh tells ------------------------------------------------------------------------------------------
@@ -90,28 +102,32 @@ class ReplicaLinks:
     def route_began(self, link: RouteLink, info: RouteInfo) -> None:
         """A route is there: dial the link for replicas beside it, if that is this side's task."""
         if info.slipstream_replication and link.target is not None and not link.account:
-            if any(known.target is not None for known in self._links.get(link.end.remote_name, ())):
+            if self.has_dialled(link.end.remote_name):
                 return
             self._dial(link.target.for_replicas(link.end.remote_name))
 
-    def began(self, link: RouteLink) -> None:
+    def has_dialled(self, name: str) -> bool:
+        """Whether there is a link to a server that this one dialled."""
+        return any(known.solicited for known in self._links.get(name, ()))
+
+    def began(self, link: ReplicaLink) -> None:
         """A link for replicas has shaken hands."""
         name = link.end.remote_name
-        links = self._links.setdefault(name, [])
-        if link.target is not None and any(known.target is not None for known in links):
+        if link.solicited and self.has_dialled(name):
             link.reconnects = False
-            link.close(CloseReason.DUPLICATE_ROUTE)
+            link.end.close(CloseReason.DUPLICATE_ROUTE)
             return
-        link.take_replica_messages(Interest(), REPLICA_MESSAGE_MAX)
+        links = self._links.setdefault(name, [])
+        link.end.begin_replicas(Interest(), REPLICA_MESSAGE_MAX)
         links.append(link)
         if len(links) == 1:
             for listener in self._listeners:
                 listener.peer_up(name)
 
-    def message(self, link: RouteLink, group: bytes, body: bytes) -> None:
+    def message(self, link: ReplicaLink, group: bytes, body: bytes) -> None:
         """One message of a peer."""
         if not group.isdigit() or len(group) > 20:
-            link.refuse(CloseReason.PROTOCOL_VIOLATION, "Unknown Replica Group")
+            link.end.refuse(CloseReason.PROTOCOL_VIOLATION, "Unknown Replica Group")
             return
         if not self._arrived:
             self._at_end(self._hand_over)
@@ -123,7 +139,7 @@ class ReplicaLinks:
             for listener in self._listeners:
                 listener.received(name, batch)
 
-    def closed(self, link: RouteLink) -> None:
+    def closed(self, link: ReplicaLink) -> None:
         """A link ended."""
         links = self._links.get(link.end.remote_name)
         if links is None or link not in links:

@@ -112,7 +112,9 @@ class FoundingPorts(Protocol):
 class Founding:
     """One server's part."""
 
-    def __init__(self, node: Node, size: int, promise: Promise | None, ports: FoundingPorts) -> None:
+    def __init__(
+        self, node: Node, size: int, promise: Promise | None, ports: FoundingPorts, *, spans_clusters: bool = False
+    ) -> None:
         """Go on where this server was.
 
         Args:
@@ -120,7 +122,9 @@ class Founding:
             size: how many servers the cluster shall begin with.
             promise: what was saved, if anything.
             ports: the surroundings.
+            spans_clusters: servers of other clusters, which gateways lead to, belong to it as well.
         """
+        self._spans_clusters = spans_clusters
         self._node = node
         self._size = size
         self._ports = ports
@@ -189,7 +193,9 @@ class Founding:
         except (msgspec.DecodeError, UnicodeError):
             return
         node, charter = message.node, message.charter
-        if node.name != sender or node_id(sender, node.incarnation) != node.id or node.cluster != self._node.cluster:
+        if node.name != sender or node_id(sender, node.incarnation) != node.id:
+            return
+        if node.cluster != self._node.cluster and not self._spans_clusters:
             return
         if charter is not None and not _is_sound(charter):
             return
@@ -220,8 +226,8 @@ class Founding:
             return
         if len(names) > self._size:
             self._complain(
-                f"{len(names)} servers see each other, and {self._size} are configured as routes: "
-                "list the same routes on every server"
+                f"{len(names)} servers see each other, and {self._size} are configured as routes"
+                f"{' and gateways' if self._spans_clusters else ''}: list the same routes on every server"
             )
             return
         if names[0] != self._node.name or any(self._sizes.get(peer) != self._size for peer in self._near):

@@ -19,7 +19,7 @@ from slipstream.jetstream.errors import TableError
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.state import MetaState
 
-__all__ = ["Placed", "Surroundings", "place"]
+__all__ = ["Placed", "Surroundings", "place", "place_anywhere"]
 
 _NO_JETSTREAM: Final = "!jetstream"  # the tag of a server that shall get no streams
 _ROOM_STEPS: Final = 16
@@ -121,6 +121,24 @@ def place(
     present = [peer for peer in peers if peer in around.online]
     # Leaders do most of the work: they are spread too.
     return Placed(peers, min(present, key=lambda peer: state.load_of(peer).preferred), wanted)
+
+
+def place_anywhere(config: StreamConfig, cluster: str, state: MetaState, around: Surroundings) -> Placed:
+    """Choose servers for a new stream: of the cluster that it names, or else of that of who asks, or else of another.
+
+    Raises:
+        TableError: 10005, with what stands in the way in the first of them.
+    """
+    names = [cluster]
+    if config.placement is None or not config.placement.cluster:
+        names += sorted({node.cluster for node in state.nodes.values()} - {cluster})
+    refusals: list[TableError] = []
+    for name in names:
+        try:
+            return place(config, name, state, around)
+        except TableError as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
 
 
 def _fits(
