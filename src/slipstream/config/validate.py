@@ -118,8 +118,12 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     (
         "leafnodes",
-        lambda o: any(remote.jetstream_cluster_migrate for remote in o.leafnodes.remotes),
-        "jetstream_cluster_migrate is not supported yet: no stream has replicas",
+        lambda o: (
+            o.jetstream.extension_hint.lower() == "will_extend"
+            and any(remote.account == o.system_account_name for remote in o.leafnodes.remotes)
+        ),
+        "JetStream is not extended over the system account of a leaf node: each side keeps its own. Give each a "
+        "domain, or say extension_hint: no_extend",
     ),
     ("leafnodes", lambda o: any(not remote.urls for remote in o.leafnodes.remotes), "a leaf node remote needs a URL"),
     ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),
@@ -312,6 +316,9 @@ def _jetstream(options: Options) -> Iterator[str]:
             yield "jetstream cluster requires `server_name` to be set"
         if not options.cluster.name:
             yield "jetstream cluster requires `cluster.name` to be set"
+        hint = options.jetstream.extension_hint.lower()
+        if hint not in ("", "will_extend", "no_extend"):
+            yield f"expected 'no_extend' for string value, got '{hint}'"
 
 
 def _http_api(options: Options) -> Iterator[str]:

@@ -10,7 +10,7 @@ What this is not: the meta group itself, the founding, or connections (`server.c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -362,6 +362,17 @@ class Coordinator:
                 self.step_down(b"")()
                 handed = True
         return handed
+
+    def move_leaders(self, account: str, but: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Let others lead the streams of an account that are led here, but for some; gives those that leave."""
+        left: set[tuple[str, str]] = set()
+        for assignment, group in self.hosting.leading():
+            name = assignment.account, assignment.name
+            if assignment.account == account and name not in but:
+                with suppress(ApiError):
+                    group.transfer(next_leader(bodies.LeaderStepdownRequest(), self, group.votes.voters, group.lags()))
+                    left.add(name)
+        return left
 
     @property
     def leads_anything(self) -> bool:

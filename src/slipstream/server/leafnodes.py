@@ -19,6 +19,7 @@ from slipstream.links.leafs.words import WEBSOCKET_LEAF
 from slipstream.protocol import texts
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.leaf_calls import LeafCall, asked_websocket
+from slipstream.server.leaf_migration import LeafMigration
 from slipstream.server.link_coding import LinkCoding
 from slipstream.server.link_protocol import AcceptedLayers, LinkProtocol, LinkTiming
 from slipstream.server.link_sockets import LinkSockets
@@ -79,6 +80,7 @@ class LeafnodeServer:
             self._remote(remote, context) for remote, context in zip(options.remotes, tls.dialling, strict=True)
         ]
         self.sockets: LinkSockets[LeafLink] = LinkSockets(server)
+        self._migration = LeafMigration(server)
         self._ends: dict[LeafLink, asyncio.TimerHandle] = {}  # of logins that end by themselves
         self.port = 0
 
@@ -190,6 +192,8 @@ class LeafnodeServer:
             link.end.edge.peer_is_known()
         if isinstance(link.end.edge, LinkProtocol) and link.parser.paused:
             self._turns.call_soon(link.end.edge.resume_reading)
+        if link.remote is not None:
+            self._migration.connected(link.remote)
         jetstream = self._server.jetstream
         if jetstream is not None and link.account is not None:
             jetstream.reconnected(link.account.name)
@@ -210,6 +214,7 @@ class LeafnodeServer:
     # --- dialling ----------------------------------------------------------------------------------------------------
 
     def _dial(self, remote: LeafRemote, *, first: bool) -> None:
+        self._migration.dialling(remote)
         delay_ns, remote.delay_ns = remote.delay_ns, 0
         if not first:
             delay_ns += self._server.options.leafnodes.reconnect_ns

@@ -139,7 +139,10 @@ ASKED = {
     "gateway: JetStream": "gateway { name: a, port: 1 }, jetstream: true",
     "gateway: ocsp_peer": "gateway { tls { ocsp_peer: true } }",
     "gateway: a": 'gateway { authorization { user: u, password: "$2a$11$abc" } }',
-    "leafnodes: jetstream_cluster_migrate": 'leafnodes { remotes: [{url: "nats://a", js_cluster_migrate: true}] }',
+    "leafnodes: JetStream is": (
+        'leafnodes { remotes: [{url: "nats://a", account: S}] }, jetstream { extension_hint: will_extend }, '
+        "accounts { S {} }, system_account: S"
+    ),
     "leafnodes: a": "leafnodes { remotes: [{hub: true}] }",
     "mqtt": "mqtt { port: 1883 }",
     "authorization": "authorization { auth_callout { issuer: "
