@@ -218,6 +218,9 @@ def _resolver(checker: Checker, value: Value, _key: str) -> ResolverOptions:
 def _resolver_problem(options: ResolverOptions, *, hard_delete_set: bool) -> str | None:
     if not options.dir:
         return "dir has no value and needs to point to a directory"
+    for name, value in (("timeout", options.timeout_ns), ("ttl", options.ttl_ns), ("interval", options.interval_ns)):
+        if value < 0:
+            return f"{name} of a resolver is negative"
     if options.type == "full":
         if options.ttl_ns:
             return "FULL does not accept ttl"

@@ -297,6 +297,63 @@ def test_tiers(both: Both, tier: str) -> None:
     assert shown[1] == shown[0]
 
 
+ROOM: dict[str, Json] = {"mem_storage": 10**6, "disk_storage": 10**6, "streams": 5, "consumer": 5}
+LOWERED: dict[str, dict[str, Json]] = {
+    "disk below what is used": {"disk_storage": 5000},
+    "memory below what is used": {"mem_storage": 5000},
+    "fewer streams than there are": {"streams": 1},
+    "no number of streams": {"streams": 0},
+    "fewer consumers than there are": {"consumer": 1},
+    "no number of consumers": {"consumer": 0},
+    "fewer acks pending": {"max_ack_pending": 10},
+    "streams with a size": {"max_bytes_required": True},
+    "smaller streams": {"disk_max_stream_bytes": 1000, "mem_max_stream_bytes": 1000},
+    "no disk": {"disk_storage": 0},
+    "no memory": {"mem_storage": 0},
+    "no limits": dict.fromkeys(ROOM, -1),
+}
+
+
+def test_limits_of_jetstream_that_are_lowered(both: Both) -> None:
+    """What is there stays, and goes on as far as the new limits let it."""
+    pair = both.fresh(MEMORY + "jetstream { store_dir: js }\n")
+    shown = []
+    for server in (pair.real, pair.ours):
+        asker, member = chief(server), Member(server, PLAIN)
+        asker.push(account(app, 800, limits=UNLIMITED | ROOM))
+
+        def ask(subject: str, body: Json = "", member: Member = member) -> Json:
+            text = body if isinstance(body, str) else json.dumps(body)
+            found = json.loads(member.answer(subject, text))
+            kept = ("seq", "memory", "storage", "streams", "consumers", "limits")
+            return found.get("error") or {key: found[key] for key in kept if key in found}
+
+        def stream(name: str, storage: str, **more: Json) -> Json:
+            return {"name": name, "subjects": [name], "storage": storage} | more
+
+        def consumer(name: str) -> Json:
+            return {
+                "stream_name": "S",
+                "config": {"durable_name": name, "ack_policy": "explicit", "max_ack_pending": 50},
+            }
+
+        seen: list[Json] = [ask("$JS.API.STREAM.CREATE.S", stream("S", "file"))]
+        seen.append(ask("$JS.API.STREAM.CREATE.T", stream("T", "memory")))
+        seen += [ask(f"$JS.API.CONSUMER.CREATE.S.{name}", consumer(name)) for name in ("c", "d")]
+        seen += [ask(subject, "x" * 1000) for subject in "STST" * 4]
+        for at, (name, limits) in enumerate(LOWERED.items()):
+            asker.push(account(app, 801 + at, limits=UNLIMITED | ROOM | limits))
+            seen += [name, ask("$JS.API.INFO"), ask("S", "y" * 100), ask("T", "y" * 100)]
+            seen.append(ask("$JS.API.STREAM.CREATE.N", stream("N", "file")))
+            seen.append(ask("$JS.API.STREAM.CREATE.M", stream("M", "memory", max_bytes=500)))
+            seen.append(ask("$JS.API.CONSUMER.CREATE.S.e", consumer("e")))
+            seen.append(ask("$JS.API.STREAM.UPDATE.S", stream("S", "file", description=name)))
+            for left in ("STREAM.DELETE.N", "STREAM.DELETE.M", "CONSUMER.DELETE.S.e"):
+                ask(f"$JS.API.{left}")
+        shown.append(seen)
+    assert shown[1] == shown[0]
+
+
 # --- what monitoring shows -------------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,9 @@ def test_every_name_of_the_table_is_accepted() -> None:
         ('store_dir: a\njetstream { store_dir: b }', ["t.conf:1:0: Duplicate 'store_dir' configuration"]),
         ("resolver { type: full }", ["t.conf:1:0: dir has no value and needs to point to a directory"]),
         ("resolver { type: cache, dir: x, allow_delete: true }", ["t.conf:1:0: CACHE does not accept allow_delete"]),
+        ('resolver { type: cache, dir: x, ttl: "-1h" }', ["t.conf:1:0: ttl of a resolver is negative"]),
+        ('resolver { type: full, dir: x, timeout: "-1s" }', ["t.conf:1:0: timeout of a resolver is negative"]),
+        ('resolver { type: full, dir: x, interval: "-1s" }', ["t.conf:1:0: interval of a resolver is negative"]),
         ("proxies { trusted: [{key: x}] }", ['t.conf:1:21: invalid proxy key "x"']),
         ("jetstream { max_mem: 1Z }", ['t.conf:1:12: max_mem_store sizes defined as strings must end in K, M, G, T']),
         ("jetstream { max_concurrent_io: 1 }", [

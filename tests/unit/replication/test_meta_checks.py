@@ -71,6 +71,7 @@ def test_limits_count_each_copy() -> None:
     memory = ask("T", max_bytes=101, storage=StorageType.MEMORY)
     assert refusal(lambda: new_config(memory, there, rules(max_memory=100)))[0] == 10028
     assert refusal(lambda: new_config(ask("T"), there, rules(max_streams=1)))[0] == 10027
+    assert new_config(ask("T"), there, rules(max_streams=0)), "no number is no limit"
     assert refusal(lambda: new_config(ask("T", max_consumers=5), there, rules(max_consumers=4)))[0] == 10026
 
 

@@ -94,7 +94,7 @@ class StreamChecks:
         """
         if self.limits.tiers and ONE_REPLICA not in self.limits.tiers:
             raise TableError(table.NO_LIMITS)
-        if new and 0 <= self.limits.max_streams <= len(self._running.by_name) + len(self._creating):
+        if new and 0 < self.limits.max_streams <= len(self._running.by_name) + len(self._creating):
             raise TableError(table.MAXIMUM_STREAMS_LIMIT)
         check_limits(
             config,

@@ -144,7 +144,7 @@ def _check_limits(config: StreamConfig, held: AccountStreams, limits: AccountLim
         for name, found in held.streams.items()
         if name != config.name and (not peers or tier_of(found.config.num_replicas) == tier)
     ]
-    if new and 0 <= limits.max_streams <= len(others):
+    if new and 0 < limits.max_streams <= len(others):
         raise TableError(table.MAXIMUM_STREAMS_LIMIT)
     if 0 < limits.max_consumers < config.max_consumers:
         raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
