@@ -30,7 +30,11 @@ def test_seeds_hold(block: int) -> None:
     assert acked > 20 and moves > 10  # there was something to lose, and much to do
 
 
-SHOWN = {"a leader that is no member any more asks for votes": 20046, "a copy comes when the log has more": 20088}
+SHOWN = {
+    "a leader that is no member any more asks for votes": 20046,
+    "a copy comes when the log has more": 20088,
+    "an answer to a question of an earlier process": 20160,
+}
 """Seeds that failed, and why."""
 
 

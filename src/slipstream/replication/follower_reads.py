@@ -27,7 +27,7 @@ LOG_END: Final = 6
 
 _NUMBER: Final = struct.Struct("<Q")
 _END: Final = struct.Struct("<QQ")  # number of the question, index
-_CONTEXT: Final = struct.Struct("<QQQ")  # node, process, number
+_CONTEXT: Final = struct.Struct("<QQ")  # node, number
 _AGAIN_NS: Final = 200_000_000
 _DROPPED_NS: Final = 4_000_000_000
 _WAITING_MAX: Final = 10_000
@@ -62,8 +62,7 @@ class FollowerReads:
         self._node = node
         self._replica = replica
         self._ports = ports
-        self._nonce = 0  # no question of this process is taken for one of another
-        self._number = 0
+        self._number = 0  # of the last question
         self._waiting: list[tuple[int, Read]] = []  # since when, and what goes on
         self._asking: list[tuple[int, Read]] = []
         self._unanswered = 0  # questions in a row that the leader said nothing to
@@ -102,17 +101,19 @@ class FollowerReads:
 
     @property
     def _context(self) -> bytes:
-        return _CONTEXT.pack(self._node, self._nonce, self._number)
+        return _CONTEXT.pack(self._node, self._number)
 
     def _ask(self) -> None:
         self._scheduled = False
+        if self._timer is not None:
+            return  # what has come since that question was asked waits for the next one
         group = self._replica.group
         self._asking += self._waiting
         self._waiting.clear()
-        if not self._asking or self._timer is not None:
+        if not self._asking:
             return
-        self._nonce = self._nonce or 1 + self._ports.random_below(_NONCES)
-        self._number += 1
+        # An answer may come late, to a process that was started since: its questions have other numbers.
+        self._number = (self._number or self._ports.random_below(_NONCES)) + 1
         self._ends.clear()
         self._timer = self._ports.call_later(_AGAIN_NS, guarded(self._again, self._broke))
         if group is None:
