@@ -113,7 +113,7 @@ def sweep_orphans(table: Any, older_than: float) -> int:
     named = {io.parse_location(one)[2].lstrip("/") for one in _files_of(table, table.snapshots())}
     orphans = [one for one in old if one.lstrip("/") not in named]
     for one in orphans:
-        files.delete_file(one)
+        io.delete(f"{scheme}://{one}")
     return len(orphans)
 
 

@@ -235,6 +235,20 @@ def test_a_stream_becomes_a_table_behind_a_store_that_fails(
     assert streams.rows(again, *content) == [{key: row[key] for key in content} for row in expected]
 
 
+def test_a_file_that_is_gone_is_removed(s3: FaultyS3, tmp_path: Path, name: str) -> None:
+    from slipstream.lake.recorded_io import RecordedFileIO
+
+    io = RecordedFileIO({"s3.endpoint": s3.url, "s3.region": "us-east-1"})
+    for path in (f"file://{tmp_path}/file", f"s3://{BUCKET}/{name}/file"):
+        with io.new_output(path).create() as output:
+            output.write(b"x")
+        io.delete(path)
+        assert not io.new_input(path).exists()
+        io.delete(path)  # as by somebody whose first answer was lost
+    with pytest.raises(OSError):
+        io.delete(f"file://{tmp_path}")
+
+
 def test_sql_sees_an_archive_in_a_store(streams: Streams, client: BulkClient, name: str) -> None:
     from slipstream.query.engine import sql
 

@@ -1,0 +1,174 @@
+"""Tables in S3 servers of others: written, put together, erased, replayed, restored, asked by SQL."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.lake.delta_table import open_delta
+from slipstream.lake.erasing import erase
+from slipstream.lake.opening import TablePlan
+from slipstream.lake.replaying import replay
+from slipstream.lake.restoring import restore
+from slipstream.lake.service import LakeService
+from slipstream.lake.writing import WriteSettings
+from slipstream.query.engine import sql
+from slipstream.spark import jobs
+from slipstream.spark.lake import LakeError, Wish, open_lake
+from slipstream.spark.runtime.target import Reach
+from slipstream.testing import ServerThread
+from support.real_s3 import BUCKET, NAMES, RealS3, program
+from support.spark_streams import Streams
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+EVERYTHING = ("seq", "ts_ns", "subject", "hdr_raw", "payload")
+# What a simple imitation ignores, so that tables whose commits are files there would lose some.
+WITHOUT_CONDITIONS = ("rclone",)
+SECRET = "anna"
+KILLS = 3
+
+
+@pytest.fixture(params=NAMES)
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealS3]:
+    if program(request.param) is None:
+        pytest.skip(f"SLIPSTREAM_S3_SERVERS has no {request.param}: tools/s3_servers.py builds it")
+    (tmp_path / "store").mkdir()
+    found = RealS3(request.param, tmp_path / "store")
+    for variable, value in found.environment.items():
+        monkeypatch.setenv(variable, value)
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Iterator[Streams]:
+    with ServerThread(store_dir=str(tmp_path / "server")) as server:
+        yield Streams(server.url)
+
+
+@pytest.fixture
+def client(streams: Streams) -> Iterator[BulkClient]:
+    with connect(ConnectOptions(streams.url)) as client:
+        yield client
+
+
+def plan_in(kind: str, store: RealS3, tmp_path: Path) -> TablePlan:
+    if kind == "delta":
+        return TablePlan(f"s3://{BUCKET}/lake", "delta")
+    catalogue = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "s3.endpoint": store.url}
+    return TablePlan(f"s3://{BUCKET}/lake", "iceberg", {**catalogue, "s3.region": "us-east-1"})
+
+
+def rows_of(plan: TablePlan, name: str) -> list[dict[str, Any]]:
+    found = plan.opener()(name, None).read(Wish(), None)
+    return [row for batch in found for row in batch.select(list(EVERYTHING)).to_pylist()]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_lives_there(streams: Streams, client: BulkClient, store: RealS3, tmp_path: Path, kind: str) -> None:
+    plan, name = plan_in(kind, store, tmp_path), "ORDERS"
+    streams.create(name)
+    reach = ConnectOptions(streams.url)
+    if kind == "delta" and store.name in WITHOUT_CONDITIONS:
+        with pytest.raises(LakeError, match="ignores conditions of writes"):
+            open_delta(plan.location, name, "identity")
+        return
+    for _ in range(3):
+        streams.fill(name, 100)
+        streams.publish([(f"{name}.{SECRET}", b"of anna \x00\xff")], b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n")
+        with LakeService(reach, plan.opener(), [name], WriteSettings(file_bytes=2500, compact_files=0)) as service:
+            report = service.turn()
+            assert not report.failures and not report.streams[0].lag
+    golden = streams.rows(name, *EVERYTHING)
+    assert rows_of(plan, name) == golden and len(golden) == 303
+    table = plan.opener()(name, None)
+    assert table.compact(64 << 20, 3) >= 3
+    assert table.expire(0.0) > 0
+    assert rows_of(plan, name) == golden
+    done = erase(table, [f"{name}.{SECRET}"], stream=name, reach=reach, record=str(tmp_path / "records"))
+    assert (done["stream_messages"], done["table_messages"]) == (3, 3)
+    kept = [row for row in golden if row["subject"] != f"{name}.{SECRET}"]
+    assert rows_of(plan, name) == kept
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file() and has_secret(path)]
+    if kind == "delta":
+        streams.purge(name, keep=5)
+        asked = sql(streams.url, f'SELECT count(*) AS n FROM "{name}"', archives={name: f"{plan.location}/{name}"})
+        assert asked.read_all().to_pylist() == [{"n": 300}]
+    streams.delete(name)
+    restore(client, plan.opener()(name, None), {"name": name, "subjects": [f"{name}.>"]})
+    assert streams.rows(name, *EVERYTHING) == kept
+    streams.delete(name)
+    streams.create("AGAIN", subjects=[f"{name}.>"])
+    assert replay(client, plan.opener()(name, None), "AGAIN", Wish(11, 60)).messages == 50
+    assert streams.payloads("AGAIN") == [row["payload"] for row in kept if 11 <= row["seq"] <= 60]
+
+
+def has_secret(path: Path) -> bool:
+    """Whether a file of the store, in whatever form that keeps it, has a message that was erased."""
+    return b"of anna" in path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_jobs_of_spark_without_spark(streams: Streams, store: RealS3, kind: str) -> None:
+    if store.name in WITHOUT_CONDITIONS:
+        pytest.skip("no table is made there")
+    no_spark, reach, name = cast(Any, None), Reach(servers=streams.url), "ORDERS"
+    location = f"s3://{BUCKET}/archive"
+    streams.create(name)
+    for _ in range(3):
+        streams.fill(name, 100)
+        jobs.archive(no_spark, name, location, reach=reach, format=kind, target_bytes=512)
+    assert open_lake(location).facts.archived_upto == 300
+    jobs.compact(no_spark, location, vacuum=True)
+    lake = open_lake(location)
+    lake.check_content()
+    assert sum(file.rows for file in lake.files()) == 300
+    report = jobs.erase(no_spark, [f"{name}.3"], stream=name, location=location, reach=reach)
+    assert report.figures["archive_messages"] == 30
+    lake = open_lake(location)
+    assert sum(file.rows for file in lake.files()) == 270
+    streams.delete(name)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_the_store_is_killed_while_it_is_written_to(streams: Streams, store: RealS3, tmp_path: Path, kind: str) -> None:
+    if kind == "delta" and store.name in WITHOUT_CONDITIONS:
+        pytest.skip("no table is made there")
+    name, plan, chance = "ORDERS", plan_in(kind, store, tmp_path), random.Random(7)
+    streams.create(name)
+    is_over = threading.Event()
+
+    def kill() -> None:
+        for _ in range(KILLS):
+            threading.Event().wait(chance.random())  # chance, not order: somewhere in a turn
+            store.kill()
+            store.start()
+        is_over.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    filled = 0
+    try:
+        with LakeService(
+            ConnectOptions(streams.url), plan.opener(), [name], WriteSettings(file_bytes=2500, compact_files=4)
+        ) as service:
+            while not is_over.is_set():
+                streams.fill(name, 100, filled)
+                filled += 100
+                service.turn()  # may fail, as others do while the store is away
+            while (report := service.turn()).failures or report.streams[0].lag:
+                pass
+    finally:
+        killer.join()
+    assert rows_of(plan, name) == streams.rows(name, *EVERYTHING)
+    assert streams.state(name)["messages"] == filled

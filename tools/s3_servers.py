@@ -1,0 +1,70 @@
+"""Builds real S3 servers from the Go module proxy, for tests of tables in object stores.
+
+python tools/s3_servers.py DIRECTORY [rclone] [versitygw] [minio]
+
+Programs that are there already stay. `SLIPSTREAM_S3_SERVERS=DIRECTORY` lets the tests find them. rclone is built with
+what it needs to serve a directory alone, which takes a minute instead of ten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Versions are named: what is newest is not always to be had.
+MODULES = {
+    "rclone": ("github.com/rclone/rclone", "v1.74.4", "./only"),
+    "versitygw": ("github.com/versity/versitygw", "v1.8.0", "./cmd/versitygw"),
+    "minio": ("github.com/minio/minio", "v0.0.0-20250907161309-07c3a429bfed", "."),
+}
+ONLY_SERVE = """package main
+
+import (
+\t_ "github.com/rclone/rclone/backend/local"
+\t"github.com/rclone/rclone/cmd"
+\t_ "github.com/rclone/rclone/cmd/serve"
+\t_ "github.com/rclone/rclone/cmd/serve/s3"
+)
+
+func main() { cmd.Main() }
+"""
+
+
+def build(name: str, target: Path) -> None:
+    module, version, package = MODULES[name]
+    environment = {**os.environ, "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
+    with tempfile.TemporaryDirectory() as scratch:
+        asked = ["go", "mod", "download", "-json", f"{module}@{version}"]
+        found = subprocess.run(asked, cwd=scratch, env=environment, capture_output=True, text=True)
+        facts = json.loads(found.stdout)
+        if "Error" in facts:
+            sys.exit(f"{name} cannot be had: {facts['Error']}")
+        # The module's own directives to replace others count in its own directory alone.
+        source = Path(scratch, "source")
+        shutil.copytree(facts["Dir"], source)
+        subprocess.run(["chmod", "-R", "u+w", source], check=True)
+        if name == "rclone":
+            (source / "only").mkdir()
+            (source / "only" / "main.go").write_text(ONLY_SERVE)
+        command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(target / name), package]
+        subprocess.run(command, cwd=source, env=environment, check=True)
+
+
+def main(directory: str, *names: str) -> None:
+    target = Path(directory).resolve()
+    target.mkdir(parents=True, exist_ok=True)
+    for name in names or MODULES:
+        if not (target / name).exists():
+            print(f"building {name}", flush=True)
+            build(name, target)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= MODULES.keys():
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
