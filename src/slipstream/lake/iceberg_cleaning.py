@@ -82,20 +82,38 @@ def _subjects(table: Any, patterns: Sequence[str]) -> list[str]:
 
 
 def forget_snapshots(table: Any, snapshots: Sequence[Any]) -> int:
-    """Forget snapshots, and remove the files that only they need; how many."""
-    if not snapshots:
-        return 0
-    before = _files_of(table, table.snapshots())
-    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in snapshots]).commit()
-    table.refresh()
-    unneeded = before - _files_of(table, table.snapshots())
-    for path in unneeded:
-        table.io.delete(path)
-    return len(unneeded)
+    """Forget snapshots, and remove the files that only they need; how many.
+
+    Raises:
+        LakeError: the table is changed all the time by somebody else.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+
+    meant = {one.snapshot_id for one in snapshots}
+    for _ in range(_ATTEMPTS):
+        known = [one for one in table.snapshots() if one.snapshot_id in meant]
+        if not known:
+            return 0
+        before = _files_of(table, table.snapshots())
+        try:
+            table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in known]).commit()
+        except (CommitFailedException, ValueError):  # somebody has written, or has forgotten some of them
+            table.refresh()
+            continue
+        table.refresh()
+        unneeded = before - _files_of(table, table.snapshots())
+        for path in unneeded:
+            table.io.delete(path)
+        return len(unneeded)
+    raise LakeError(f"{'.'.join(table.name())} is changed all the time by somebody else; try again later")
 
 
 def sweep_orphans(table: Any, older_than: float) -> int:
-    """Remove data files that no snapshot names and nobody has written to for so many seconds; how many."""
+    """Remove files that no snapshot names and nobody has written to for so many seconds; how many.
+
+    Data files, and lists and manifests: they say which subjects files have, and whoever forgot their snapshot may have
+    died before it removed them.
+    """
     from pyarrow.fs import FileSelector
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -105,6 +123,8 @@ def sweep_orphans(table: Any, older_than: float) -> int:
     scheme, place, path = io.parse_location(table.location())
     files = io.fs_by_scheme(scheme, place)
     found = files.get_file_info(FileSelector(f"{path}/data", recursive=True, allow_not_found=True))
+    about = files.get_file_info(FileSelector(f"{path}/metadata", recursive=True, allow_not_found=True))
+    found += [one for one in about if one.path.endswith(".avro")]
     oldest = time.time() - older_than
     old = [one.path for one in found if one.is_file and one.mtime is not None and one.mtime.timestamp() < oldest]
     if not old:

@@ -7,15 +7,19 @@ two at once, add every message once: of two commits that follow the same positio
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from slipstream.bulk import BulkClient, BulkError
+from slipstream.jetstream.gojson.times import parse_time
 from slipstream.lake.tables import LakeTable, OpenTable
+from slipstream.limits import BULK_HOLDER_MAX
 from slipstream.spark.lake.base import LakeError
 from slipstream.spark.lake.files import COLUMNS
 from slipstream.spark.runtime.retention import read_retention
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.lake.typed import TypedPayloads
@@ -24,6 +28,7 @@ __all__ = ["StreamLag", "StreamWriter", "WriteSettings"]
 
 _ATTEMPTS: Final = 20  # each is a commit of somebody else
 _HOLD_SECONDS: Final = 600.0
+_RENEWED_SECONDS: Final = 20.0  # a hold that was renewed since is taken for that of somebody who lives
 _HOLD_NOT_FOUND: Final = 30009
 
 
@@ -69,6 +74,7 @@ class StreamWriter:
         self._table: LakeTable | None = None
         self._identity = ""
         self._hold = ""
+        self._by = ""  # who holds, for people and for the writer that comes after us
 
     def turn(self, client: BulkClient) -> StreamLag:
         """Write what the stream has now.
@@ -80,6 +86,7 @@ class StreamWriter:
         info = client.bulk_info(self._stream)
         identity, last = str(info["identity"]), int(info["last_seq"])
         table = self._opened(identity)
+        self._hold = self._hold or self._left_behind(info)
         upto = table.position()
         self._check_front(client, table, upto, int(info["first_seq"]), last)
         # After `last` is known: no message up to it has a schema that this does not see.
@@ -129,8 +136,9 @@ class StreamWriter:
 
     def _opened(self, identity: str) -> LakeTable:
         if self._table is None or identity != self._identity:
-            self._table = self._open_table(self._stream, identity)
+            table = self._table = self._open_table(self._stream, identity)
             self._identity = identity
+            self._by = f"table {table.place} ({table.table_id})"[:BULK_HOLDER_MAX]
         return self._table
 
     def _check_front(self, client: BulkClient, table: LakeTable, upto: int, first: int, last: int) -> None:
@@ -145,9 +153,17 @@ class StreamWriter:
                 f"{table.place}; accept the gap to go on without them (--accept-gap)"
             )
 
+    def _left_behind(self, info: Mapping[str, Any]) -> str:
+        """The hold of a writer of this table that died: one that dies again and again would have all there may be."""
+        renewed_ns = time.time_ns() + int((_HOLD_SECONDS - _RENEWED_SECONDS) * SECOND_NS)
+        for one in info.get("holds") or ():
+            if one.get("by") == self._by and parse_time(one["expires"]) < renewed_ns:
+                return str(one["id"])
+        return ""
+
     def _keep(self, client: BulkClient, first: int) -> None:
         """Ask the server to keep what is not written, whatever its limits say."""
-        by = "a table" if self._table is None else f"table {self._table.place}"
+        by = self._by
         try:
             self._hold = client.hold(self._stream, first, ttl_s=_HOLD_SECONDS, hold_id=self._hold or None, by=by)
         except BulkError as error:

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.lake import writing
 from slipstream.lake.delta_table import open_delta
 from slipstream.lake.iceberg_table import IcebergCatalogue, IcebergStreamTable
 from slipstream.lake.replaying import replay
@@ -372,3 +373,24 @@ def test_a_writer_that_dies_anywhere_loses_and_doubles_nothing(
 
 def _kill(*_: Any, **__: Any) -> None:
     raise Killed
+
+
+def test_writers_that_die_again_and_again_leave_room(
+    streams: Streams, client: BulkClient, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams.create(name)
+    streams.fill(name, 5)
+
+    def holds(place: Place) -> list[str]:
+        """A writer begins and dies; who holds messages then."""
+        StreamWriter(name, place.open, WriteSettings()).turn(client)
+        return [one["by"] for one in client.bulk_info(name)["holds"]]
+
+    first, other = Place("iceberg", tmp_path / "a"), Place("iceberg", tmp_path / "b")
+    assert len(holds(first)) == 1
+    assert len(holds(first)) == 2  # the other one may be alive
+    monkeypatch.setattr(writing, "_RENEWED_SECONDS", 0.0)
+    assert len(holds(first)) == len(holds(first)) == 2
+    assert len(set(holds(other))) == 2  # another table of the same name needs its own
+    monkeypatch.setattr(writing, "_RENEWED_SECONDS", 20.0)
+    assert len(holds(other)) == 4
