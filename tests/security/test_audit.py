@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from support.config_loading import errors, options
 from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims
 from support.keys import url_base64
 from support.servers import Launcher
+from support.three_servers import three_servers
 
 TRAIL = "SLIPSTREAM_AUDIT"
 CONFIG = """
@@ -354,3 +356,21 @@ def test_the_command_line_and_restores(tmp_path: Path) -> None:
         assert code == 0 and f"Stream {TRAIL} is intact" in said
         code, said = run(server, "ann", "audit")
         assert code == 1 and "there is no audit trail to read here" in " ".join(said.split())
+
+
+def test_each_server_of_a_cluster_shows_its_own_trail(tmp_path: Path) -> None:
+    pytest.importorskip("slipstream_raft")
+    accounts = "accounts { $SYS { users: [{user: admin, password: s}] } }"
+    with three_servers(tmp_path, each=accounts, jetstream="audit: true") as servers, ExitStack() as open_:
+        clients = {
+            name: open_.enter_context(slipstream.connect(server.url, user="admin", password="s", timeout=30))
+            for name, server in servers.items()
+        }
+        for client in clients.values():
+            heard = open_.enter_context(client.subscribe("heard"))
+            client.publish(f"$JS.API.STREAM.INFO.{TRAIL}", b"", reply="heard")
+            # What another server says to this comes before what it says to the next question.
+            client.publish("$SYS.REQ.SERVER.PING.IDZ", b"", reply="heard")
+            said = [heard.next(timeout=30).json() for _ in range(4)]
+            assert sum("config" in one for one in said) == 1
+            heard.close()

@@ -12,8 +12,10 @@ from support.servers import server_binary
 
 
 @contextmanager
-def three_servers(directory: Path, first: str = "") -> Iterator[dict[str, ServerProcess]]:
-    """Servers n0, n1 and n2 by their names; the first has some configuration more."""
+def three_servers(
+    directory: Path, first: str = "", *, each: str = "", jetstream: str = ""
+) -> Iterator[dict[str, ServerProcess]]:
+    """Servers n0, n1 and n2 by their names; the first or each has some configuration more, or some in `jetstream`."""
     ports = [free_port() for _ in range(3)]
     routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
     servers: dict[str, ServerProcess] = {}
@@ -22,9 +24,10 @@ def three_servers(directory: Path, first: str = "") -> Iterator[dict[str, Server
             name = f"n{number}"
             config = f"""
                 server_name: {name}
-                jetstream {{ store_dir: "{directory}/{name}" }}
+                jetstream {{ store_dir: "{directory}/{name}", {jetstream} }}
                 cluster {{ name: C, listen: "127.0.0.1:{port}", routes: [{routes}] }}
                 {first if number == 0 else ""}
+                {each}
             """
             files = directory / f"files{number}"
             files.mkdir()

@@ -22,6 +22,7 @@ from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.limits import API_DROPPED_REPORT_NS
+from slipstream.links.presence import LinkMember
 
 if TYPE_CHECKING:
     from slipstream.accounts.member import Member
@@ -95,8 +96,10 @@ class SystemApi:
         call = text.removeprefix(API_PREFIX)
         if self._trail_api is not None and call.startswith(_ANSWERED_BY_STREAMS):
             return
-        describe = None if publisher is None else partial(self._runner.describe_client, publisher)
         trail = self._runner.trail
+        if trail is not None and isinstance(publisher, LinkMember) and call.startswith(_READS):
+            return  # each server has a trail of its own: the one that the client is connected to shows its
+        describe = None if publisher is None else partial(self._runner.describe_client, publisher)
         if trail is not None and self._trail_api is not None and call.startswith(_READS):
             grants = None if publisher is None else publisher.grants
             header = body[:header_size] or None

@@ -57,7 +57,7 @@ function view(app, state) {
   ];
   const chosen = state.records.find(({ seq }) => seq === state.chosen);
   return [
-    head(["Audit ", h("span", { class: "note" }, state.loaded ? `${count(state.records.length)} newest` : "")], search(app, state, "Filter actions"),
+    head(["Audit ", h("span", { class: "note" }, state.loaded ? `${count(state.records.length)} newest${app.hasPeers ? `, of ${app.nats.info.server_name}` : ""}` : "")], search(app, state, "Filter actions"),
       h("a", { class: "as-button", href: `#/stream/${AUDIT_STREAM}/messages` }, "As a stream")),
     problem(state.error),
     h("div", { class: `split ${chosen ? "both" : ""}` },
