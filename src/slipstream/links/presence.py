@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.wire.receivers import GATEWAY, ROUTE, Presence, Subscription
 from slipstream.links.gateways.addresses import Address
-from slipstream.routing.trace import Source
+from slipstream.routing.trace import TraceSource
 from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class LinkMember:
             return
         route = self.account.interest.find_arrival_route(subject)
         if header_size:
-            source = Source(self._link, queues, origin)
+            source = TraceSource(self._link, queues, origin)
             if hub.trace_arrival(self, source, subject, subject, route, reply, header_size, body):
                 return
         hub.delivery.deliver_arrived(route, self._link, self, queues, origin, subject, reply, header_size, body)

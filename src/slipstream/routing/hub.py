@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.wire.receivers import Route
     from slipstream.protocol.info import ConnectInfo
     from slipstream.protocol.peer import Peer
-    from slipstream.routing.trace import Source
+    from slipstream.routing.trace import TraceSource
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
 
@@ -333,7 +333,7 @@ class Hub:
     def trace_arrival(
         self,
         member: Passing,
-        source: Source,
+        source: TraceSource,
         published: bytes,
         subject: bytes,
         route: Route,

@@ -13,7 +13,7 @@ from slipstream.protocol import texts
 from slipstream.protocol.trace_request import SAMPLED_OUT, TraceRequest, trace_request, untraced
 from slipstream.routing.route_parts import chosen_part, queue_aliases
 from slipstream.routing.services import REPLY_PREFIX
-from slipstream.routing.trace import FROM_HERE, MessageTrace, Source
+from slipstream.routing.trace import FROM_HERE, MessageTrace, TraceSource
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -132,7 +132,7 @@ class Publishes:
     def trace_arrival(
         self,
         member: Passing,
-        source: Source,
+        source: TraceSource,
         published: bytes,
         subject: bytes,
         route: Route,
@@ -171,7 +171,7 @@ class Publishes:
         self,
         traced: TraceRequest,
         publisher: Member,
-        source: Source,
+        source: TraceSource,
         published: bytes,
         subject: bytes,
         route: Route,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.wire.delivery import Delivery
     from slipstream.routing.services import ServiceRelay
 
-__all__ = ["FROM_HERE", "MessageTrace", "Source"]
+__all__ = ["FROM_HERE", "MessageTrace", "TraceSource"]
 
 _CLIENT_KIND: Final = 0
 _LEAF_KIND: Final = 4
@@ -43,7 +43,7 @@ _NOT_TOLD: Final = (
 _NOT_SENT: Final = "Not delivered because remote does not support message tracing"
 
 
-class Source(NamedTuple):
+class TraceSource(NamedTuple):
     """How a message came to this server: over a link, with the queue groups that are chosen from and its cluster."""
 
     link: Link | None = None
@@ -51,7 +51,7 @@ class Source(NamedTuple):
     origin: bytes | None = None
 
 
-FROM_HERE: Final = Source()
+FROM_HERE: Final = TraceSource()
 
 
 class MessageTrace:
@@ -79,7 +79,7 @@ class MessageTrace:
 
     def publish(
         self,
-        source: Source,
+        source: TraceSource,
         published: bytes,
         subject: bytes,
         route: Route,
@@ -105,7 +105,14 @@ class MessageTrace:
         return msgspec.json.encode({"server": server, "request": request, **hops, "events": self.events})
 
     def _send(
-        self, source: Source, home: Account, subject: bytes, route: Route, reply: bytes | None, size: int, body: bytes
+        self,
+        source: TraceSource,
+        home: Account,
+        subject: bytes,
+        route: Route,
+        reply: bytes | None,
+        size: int,
+        body: bytes,
     ) -> int:
         sent = 0
         aliases = route.renamed or (None,) * len(route.subscriptions)
@@ -126,7 +133,14 @@ class MessageTrace:
         return sent if chosen is None else sent + self._choose(source, home, chosen, subject, reply, size, body)
 
     def _choose(
-        self, source: Source, home: Account, chosen: Route, subject: bytes, reply: bytes | None, size: int, body: bytes
+        self,
+        source: TraceSource,
+        home: Account,
+        chosen: Route,
+        subject: bytes,
+        reply: bytes | None,
+        size: int,
+        body: bytes,
     ) -> int:
         """Queue groups and other servers: the kernel chooses; members here are told of before other servers are."""
         away: list[tuple[Subscription, str, str | None]] = []
@@ -156,7 +170,7 @@ class MessageTrace:
             self._left(home, subscription, name, error)
         return sent
 
-    def _drawn(self, source: Source, route: Route) -> tuple[Route | None, list[Subscription]]:
+    def _drawn(self, source: TraceSource, route: Route) -> tuple[Route | None, list[Subscription]]:
         """What leaves for other servers though nobody here gets it, and who of the queue groups here would."""
         link, queues, _ = source
         groups, members = {group.local: group for group in route.elsewhere or ()}, list[Subscription]()
@@ -179,7 +193,7 @@ class MessageTrace:
         return Route(links=route.links, link_names=route.link_names, elsewhere=left, via=route.via), members
 
     def _deliver(
-        self, source: Source, route: Route, subject: bytes, reply: bytes | None, size: int, body: bytes
+        self, source: TraceSource, route: Route, subject: bytes, reply: bytes | None, size: int, body: bytes
     ) -> int:
         link, _, origin = source
         if link is None:
@@ -188,7 +202,7 @@ class MessageTrace:
 
     def _one(
         self,
-        source: Source,
+        source: TraceSource,
         home: Account,
         route: Route,
         subscription: Subscription,

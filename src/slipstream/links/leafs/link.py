@@ -25,7 +25,7 @@ from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.rights import Rights
 from slipstream.protocol.texts import CloseReason, error_line
-from slipstream.routing.trace import Source
+from slipstream.routing.trace import TraceSource
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class LeafLink:
             groups = [members[0].queue for members in route.queues]
             groups += [group.queue for group in route.elsewhere or () if group.queue not in groups]
             queues = tuple(group for group in groups if group is not None)
-        hub, source = self._host.hub, Source(self.link, queues, origin)
+        hub, source = self._host.hub, TraceSource(self.link, queues, origin)
         if header_size and hub.trace_arrival(self.member, source, published, subject, route, reply, header_size, body):
             return
         hub.delivery.deliver_arrived(route, self.link, self.member, queues, origin, subject, reply, header_size, body)
