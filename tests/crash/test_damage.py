@@ -236,7 +236,7 @@ def test_scrub_finds_damage_nobody_read() -> None:
     disk, driver = prepared()
     store = reopen(disk, segment_bytes=SEGMENT)
     segment, offset, _length = store.state.index.locate(38)
-    disk.content(store.log.segment(segment).path)[offset + 40] ^= 1
+    disk.content(store.log.table.get(segment).path)[offset + 40] ^= 1
     while store.scrub_next():
         pass
     for _ in range(30):

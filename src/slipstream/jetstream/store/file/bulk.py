@@ -45,12 +45,12 @@ class FileBulkAccess:
 
     def segment_file(self, segment: int) -> tuple[str, int]:
         """See `BulkAccess.segment_file`."""
-        held = self._log.segment(segment)
+        held = self._log.table.get(segment)
         return held.path, held.header.salt
 
     def is_direct(self, segment: int) -> bool:
         """See `BulkAccess.is_direct`."""
-        return self.disk.seal.direct and not self._log.segment(segment).header.codec
+        return self.disk.seal.direct and not self._log.table.get(segment).header.codec
 
     def read_later(self, segment: int, offset: int, length: int) -> tuple[Callable[[], bytes], int, int]:
         """See `BulkAccess.read_later`."""

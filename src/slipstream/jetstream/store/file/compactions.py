@@ -83,8 +83,8 @@ class Compactions:
             self._erasures.compaction_ends(replaced=False, failed=done.fault is not None)
             return
         header, path, length, scan = done.result
-        fresh = Segment(self._log.next_id, path, header)
-        self._log.next_id += 1
+        fresh = Segment(self._log.table.next_id, path, header)
+        self._log.table.next_id += 1
         fresh.end = fresh.allocated = length
         fresh.last_seq = done.inputs[-1].last_seq
         fresh.indexed = True

@@ -180,12 +180,12 @@ class LogErasures:
         place = self._state.index.record_place(seq)
         if place is None:
             return None
-        header = self._log.segment(place[0]).header
+        header = self._log.table.get(place[0]).header
         return EraseIntent(header.no, header.generation, place[1], place[2])
 
     def _leaf(self, seq: int, intent: EraseIntent) -> bytes:
         """What stands for the message in the hash chain once it is overwritten; empty without one."""
-        chain, segment = self._log.chain, self._log.find(intent.no, intent.generation)
+        chain, segment = self._log.chain, self._log.table.find(intent.no, intent.generation)
         if chain is None or segment is None:
             return b""
         least = (intent.length & LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
@@ -196,7 +196,7 @@ class LogErasures:
         return leaf
 
     def _overwrite(self, seq: int, ts_ns: int, intent: EraseIntent) -> list[Overwrite]:
-        segment = self._log.find(intent.no, intent.generation)
+        segment = self._log.table.find(intent.no, intent.generation)
         if segment is None:
             return []
         length = (intent.length & LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)

@@ -16,14 +16,13 @@ Invariant: every offset in the index is below `writer.position` of its segment, 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.chain import LogChain, first_link, new_links
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
 from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.options import FileStoreOptions
+from slipstream.jetstream.store.file.recent_bytes import RecentBytes
 from slipstream.jetstream.store.file.recovered import Fact, RecoveredLog
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
@@ -32,7 +31,7 @@ from slipstream.jetstream.store.file.segment import (
     pack_state,
     segment_name,
 )
-from slipstream.jetstream.store.indexed import NO_BYTES, Stretch
+from slipstream.jetstream.store.file.segment_table import SegmentTable
 from slipstream.jetstream.store.limits import (
     STORE_TAIL_CACHE_BYTES,
     STORE_WRITE_PIECE_BYTES,
@@ -66,21 +65,15 @@ class SegmentedLog:
         """A segment is closed when it has this size."""
         self.writer = LogWriter(state.index)
         """Where records are encoded. A repair puts another in its place."""
-        self.segments: list[Segment] = []
-        """In order, the one being written last."""
         self.manifest_due = False
         """Whether segments or configuration are not as the manifest was last made to say."""
-        self.next_id = 1
-        """Number in the index of the next segment."""
-        self._highest_no = 0
-        self._by_id: dict[int, Segment] = {}
-        self._uncreated: set[int] = set()  # segments whose file does not exist yet
+        self.table = SegmentTable()
+        """Which segments there are."""
         self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
         self._in_flight: set[int] = set()  # segments a commit is writing
-        self.tail: list[Stretch] = []
+        self._recent = RecentBytes()
+        self.tail = self._recent.tail
         """Bytes that are queued, being written, or were written last, in the order of the log. Always the same list."""
-        self._tail_bytes = 0
-        self._window: Stretch = NO_BYTES  # the last stretch read from a file
         self.notes: dict[bytes, bytes] = {}
         """Small facts beside the messages, repeated at the head of every segment."""
         self.unit: tuple[Segment, int, int] | None = None
@@ -102,19 +95,14 @@ class SegmentedLog:
         self._says_nothing = False  # all that waits in the writer is a mark
 
     @property
-    def active(self) -> Segment:
-        """The segment being written."""
-        return self.segments[-1]
+    def segments(self) -> list[Segment]:
+        """In order, the one being written last."""
+        return self.table.order
 
     @property
-    def last_rewritten(self) -> int:
-        """Number of the last frame that is not in its segment as it was written."""
-        frame_no = self.active.header.frame_no
-        for segment in reversed(self.segments):
-            if segment.header.generation:
-                break
-            frame_no = segment.header.frame_no
-        return frame_no
+    def active(self) -> Segment:
+        """The segment being written."""
+        return self.table.order[-1]
 
     @property
     def first_kept(self) -> int:
@@ -126,17 +114,6 @@ class SegmentedLog:
     def pending_bytes(self) -> int:
         """Bytes no commit has taken yet."""
         return self.writer.pending_bytes + sum(len(write.data) for write in self._queue)
-
-    def segment(self, id_: int) -> Segment:
-        """The segment with this number in the index."""
-        return self._by_id[id_]
-
-    def find(self, no: int, generation: int) -> Segment | None:
-        """The segment with this place and generation."""
-        for segment in self.segments:
-            if segment.header.no == no and segment.header.generation == generation:
-                return segment
-        return None
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +142,7 @@ class SegmentedLog:
         """Begin a segment behind the last one; its file is made by the commit that takes its first bytes."""
         writer = self.writer
         before = self.segments[-1] if self.segments else None
-        no = self._highest_no = max(self._highest_no, before.header.last_no if before is not None else 0) + 1
+        no = self.table.next_no()
         header = SegmentHeader(
             uid=self.uid,
             no=no,
@@ -181,11 +158,7 @@ class SegmentedLog:
             cipher=self._disk.seal.cipher,
             key_id=self._disk.seal.key_id,
         )
-        segment = Segment(self.next_id, f"{self._directory}/{segment_name(no, 0)}", header)
-        self.next_id += 1
-        self.segments.append(segment)
-        self._by_id[segment.id] = segment
-        self._uncreated.add(segment.id)
+        segment = self.table.add(f"{self._directory}/{segment_name(no, 0)}", header)
         seal = self._disk.seal
         writer.open_segment(
             segment.id,
@@ -236,8 +209,7 @@ class SegmentedLog:
         if frame is None:
             return None
         self._queue.append(SegmentWrite(segment, offset, frame, writer.limit))
-        self.tail.append((segment.id, offset, frame, segment.header.salt))
-        self._tail_bytes += len(frame)
+        self._recent.add(segment.id, offset, frame, segment.header.salt)
         self.manifest_due = True
         segment.end = offset + len(frame)
         writer.open_segment(
@@ -271,20 +243,13 @@ class SegmentedLog:
     def finish_writes(self) -> None:
         """What was taken last is in the files: keep the newest of it for readers that follow the log."""
         self._in_flight = set()
-        if self._tail_bytes > STORE_TAIL_CACHE_BYTES:
+        if self._recent.is_too_long:
             # Half of it goes at once, so that many small commits do not pay for each other's buffers.
-            self._shorten_tail(STORE_TAIL_CACHE_BYTES // 2)
+            self._recent.shorten(STORE_TAIL_CACHE_BYTES // 2, self._unwritten())
 
-    def _shorten_tail(self, room: int) -> None:
-        """Keep the newest `room` bytes of the tail, and what is not written yet."""
-        unwritten = {id(write.data) for write in self._queue}
-        kept: list[Stretch] = []
-        for buffer in reversed(self.tail):
-            room -= len(buffer[2])
-            if room >= 0 or id(buffer[2]) in unwritten:
-                kept.append(buffer)
-        self.tail[:] = reversed(kept)
-        self._tail_bytes = sum(len(buffer[2]) for buffer in kept)
+    def _unwritten(self) -> set[int]:
+        """The ids of the objects whose bytes no commit has taken."""
+        return {id(write.data) for write in self._queue}
 
     def _link(self) -> None:
         """Put a CHAIN record into the open frame; the commit that writes it fills it in."""
@@ -301,11 +266,11 @@ class SegmentedLog:
         self._queued = (writer.frame_no, writer.last_seq)
         segment.end = writer.position
         segment.last_seq = writer.last_seq if not self.unapplied_seq else max(writer.last_seq, self.unapplied_seq)
-        creates = segment.id in self._uncreated
+        creates = self.table.is_uncreated(segment)
         goes_back = creates and self._unit_given_up
         if creates:
             self._unit_given_up = False
-            self._uncreated.discard(segment.id)
+            self.table.created(segment)
             header = encode_header(segment.header)
             if len(data) < STORE_WRITE_PIECE_BYTES:
                 data, offset = header + data, 0
@@ -315,8 +280,7 @@ class SegmentedLog:
         self._queue.append(
             SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes, goes_back=goes_back)
         )
-        self.tail.append((segment.id, offset, data, segment.header.salt))
-        self._tail_bytes += len(data)
+        self._recent.add(segment.id, offset, data, segment.header.salt)
 
     # --- units ------------------------------------------------------------------------------------------------------
 
@@ -371,11 +335,9 @@ class SegmentedLog:
         """
         writer, (frame_no, last_seq) = self.writer, self._queued
         writer.abandon_unit(0, last_ts_ns)
-        is_closed = self.active.id in self._uncreated
+        is_closed = self.table.is_uncreated(self.active)
         if is_closed:  # its head was in the writer
-            gone = self.segments.pop()
-            del self._by_id[gone.id]
-            self._uncreated.discard(gone.id)
+            self.table.drop_last()
         segment, seal = self.active, self._disk.seal
         writer.open_segment(
             segment.id, segment.header.salt, segment.end, writer.limit, frame_no, seal.frame_room, seal.frame_bytes
@@ -398,12 +360,8 @@ class SegmentedLog:
 
     def _end_before(self, segment: Segment, start: int) -> list[Segment]:
         """Forget every byte from here on, written or not; the segments that held nothing else."""
-        at = self.segments.index(segment) + 1
-        dropped, self.segments = self.segments[at:], self.segments[:at]
+        dropped = self.table.cut_behind(segment)
         gone = {one.id for one in dropped}
-        for id_ in gone:
-            del self._by_id[id_]
-        self._uncreated -= gone
         kept = []
         for write in self._queue:
             if write.segment is segment:
@@ -411,10 +369,7 @@ class SegmentedLog:
             if write.segment.id not in gone and (write.data or write.closes):
                 kept.append(write)
         self._queue = kept
-        self.tail[:] = [buffer for buffer in self.tail if buffer[0] not in gone]
-        self._tail_bytes = sum(len(buffer[2]) for buffer in self.tail)
-        if self._window[0] in gone:
-            self._window = NO_BYTES
+        self._recent.forget(gone)
         segment.end = start
         segment.last_seq = max(self.writer.last_seq, self.unapplied_seq)
         self._unit_given_up = True
@@ -428,43 +383,37 @@ class SegmentedLog:
     def slice(self, segment_id: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
         """Bytes from `offset` on, from wherever they are; `least` of them unless the log ends before, or fails."""
         writer = self.writer
-        segment = self._by_id[segment_id]
+        segment = self.table.get(segment_id)
         salt = segment.header.salt
         if segment_id == writer.segment and offset >= writer.base:
             return writer.peek(offset, min(most, writer.position - offset)) or b"", offset, salt
-        # The tail is in the order of the log: by segment, then by offset.
-        at = bisect_left(self.tail, (segment_id, offset + 1)) - 1
-        if at >= 0:
-            where, base, data, _ = self.tail[at]
-            if where == segment_id and offset < base + len(data):
-                return data, base, salt
-        where, base, data, _ = self._window
-        if where == segment_id and base <= offset and offset + least <= base + len(data):
-            return data, base, salt
+        found = self._recent.find(segment_id, offset, least)
+        if found is not None:
+            return found[0], found[1], salt
         try:
             data = self._disk.read(segment.path, offset, min(most, self._written_end(segment) - offset))
         except OSError:
             return b"", offset, 0  # unreadable now: the caller looks again, then calls the message damaged
         if most > least:
-            self._window = (segment_id, offset, data, salt)
+            self._recent.was_read((segment_id, offset, data, salt))
         return data, offset, salt
 
     def slice_afresh(self, segment_id: int, offset: int, least: int) -> tuple[bytes, int, int]:
         """The same, past the window: what the file says now."""
-        self._window = NO_BYTES
+        self._recent.forget_window()
         return self.slice(segment_id, offset, least, least)
 
     def _written_end(self, segment: Segment) -> int:
         """Where the bytes of a segment end that a file read may return: what is queued is not there yet."""
-        at = bisect_left(self.tail, (segment.id,))
-        if at < len(self.tail) and self.tail[at][0] == segment.id:
-            return self.tail[at][1]
+        begin = self._recent.begin_of(segment.id)
+        if begin is not None:
+            return begin
         return self.writer.base if segment.id == self.writer.segment else segment.end
 
     def drop_caches(self) -> None:
         """Forget copies of bytes that were overwritten on disk; what is not written yet stays."""
-        self._shorten_tail(0)
-        self._window = NO_BYTES
+        self._recent.shorten(0, self._unwritten())
+        self._recent.forget_window()
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
@@ -476,16 +425,10 @@ class SegmentedLog:
         # Everything read back counts as synced from here on: it is what the next start would read as well.
         self.writer.synced_upto = recovered.frame_no
         self.writer.last_ts = recovered.last_ts_ns
-        self.segments = recovered.segments
-        self._by_id = {segment.id: segment for segment in self.segments}
-        self.next_id = max([self.next_id, *(segment.id + 1 for segment in self.segments)])
-        self._highest_no = recovered.highest_no
-        self._uncreated = set()
+        self.table.adopt(recovered.segments, recovered.highest_no)
         self._queue = []
         self._in_flight = set()
-        self.tail.clear()
-        self._tail_bytes = 0
-        self._window = NO_BYTES
+        self._recent.clear()
         self.notes = recovered.notes
         self.unit = self.staged = None
         self.unit_segments = []
@@ -515,27 +458,17 @@ class SegmentedLog:
             return [segment for segment in closed if segment.header.last_no < self.unit_segments[0]]
         return closed
 
-    def written_segments(self) -> list[Segment]:
-        """Segments whose files exist."""
-        return [segment for segment in self.segments if segment.id not in self._uncreated]
-
     def drop(self, segments: tuple[Segment, ...]) -> None:
         """Forget segments that hold no message and whose files are gone."""
         gone = {segment.id for segment in segments}
         for id_ in gone:
             self._state.index.drop_segment(id_)
-            del self._by_id[id_]
+        self.table.drop(gone)
+        self._recent.forget_read(gone)
         self.manifest_due = self.manifest_due or bool(gone)
-        self.segments = [segment for segment in self.segments if segment.id not in gone]
-        if self._window[0] in gone:
-            self._window = NO_BYTES
 
     def replace(self, old: list[Segment], new: Segment) -> None:
         """Put a rewritten segment in the place of the ones it was made from; the index points to it already."""
-        at = self.segments.index(old[0])
-        self.segments[at : at + len(old)] = [new]
-        for segment in old:
-            del self._by_id[segment.id]
-        self._by_id[new.id] = new
-        self._window = NO_BYTES
+        self.table.replace(old, new)
+        self._recent.forget_window()
         self.manifest_due = True

@@ -81,7 +81,7 @@ class ManifestKeeper:
             first_seq=min(log.first_kept, state.committed_seq + 1),
             last_seq=state.committed_seq,
             last_ts_ns=log.writer.last_ts,
-            segments=[_entry(segment) for segment in log.written_segments()],
+            segments=[_entry(segment) for segment in log.table.written],
             lost=list(self._damage.ranges),
         )
 

@@ -99,7 +99,7 @@ class Repair:
             self._disk,
             self._directory,
             seed=self._options.random64(),
-            first_id=self._log.next_id,
+            first_id=self._log.table.next_id,
             log_end=self._commits.end,
             reserve=self._options.reserve,
         )

@@ -407,7 +407,7 @@ class ReplicaLog:
 
     def forget(self) -> None:
         """Segments were removed or rewritten: `first_index` may have moved, and Raft has to be told."""
-        first = self._log.last_rewritten + 1
+        first = self._log.table.last_rewritten + 1
         gone = first - self._first
         if gone > 0:
             self._before, self._before_seq = self._places[gone - 1].epoch, self._places[gone - 1].last_seq

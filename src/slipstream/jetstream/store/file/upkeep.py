@@ -225,7 +225,7 @@ class LogUpkeep:
     def _space_probe(self) -> SpaceProbeJob | None:
         if self._commits.in_flight is not None:
             return None
-        written = self._log.written_segments()
+        written = self._log.table.written
         active = self._log.active if written and written[-1] is self._log.active else None
         room = min(self._log.segment_bytes, 8 * STORE_ALLOCATE_BYTES_MIN)
         return SpaceProbeJob(self._disk, self._directory, segment=active, room=room, reserve=self._reserve)
