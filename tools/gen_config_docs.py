@@ -20,8 +20,11 @@ from slipstream.config import (
     lake_keys,
     lake_options,
     listener_keys,
+    ocsp_keys,
     oidc_keys,
     oidc_options,
+    operator_keys,
+    proxy_keys,
     server_keys,
     sharing_keys,
     tls_keys,
@@ -126,10 +129,10 @@ _BLOCKS = (
     _Block("gateway", cluster_keys.GATEWAY, listeners.GatewayOptions),
     _Block("gateways entry", cluster_keys.REMOTE_GATEWAY, listeners.RemoteGatewayOptions),
     _Block("mqtt", cluster_keys.MQTT, listeners.MQTTOptions),
-    _Block("resolver", server_keys.RESOLVER, ResolverOptions),
-    _Block("proxies", server_keys.PROXIES, None),
-    _Block("ocsp", server_keys.OCSP, listeners.OCSPOptions),
-    _Block("ocsp_cache", server_keys.OCSP_CACHE, listeners.OCSPCacheOptions),
+    _Block("resolver", operator_keys.RESOLVER, ResolverOptions),
+    _Block("proxies", proxy_keys.PROXIES, None),
+    _Block("ocsp", ocsp_keys.OCSP, listeners.OCSPOptions),
+    _Block("ocsp_cache", ocsp_keys.OCSP_CACHE, listeners.OCSPCacheOptions),
 )
 
 

@@ -7,7 +7,7 @@ tables of keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from slipstream.config.addresses import split_host_port
@@ -36,6 +36,7 @@ __all__ = [
     "map_of_text",
     "seconds",
     "storage_size",
+    "strict_text_list",
     "text",
     "text_list",
     "urls",
@@ -191,15 +192,11 @@ def address(host_field: str = "host", port_field: str = "port") -> Reader:
 
 
 def text_list(what: str) -> Reader:
-    """A text, or an array of texts."""
+    """A text, or an array of texts. Each entry that is none is an error of its own."""
 
     def read(checker: Checker, value: Value, _key: str) -> tuple[str, ...]:
-        if isinstance(value.data, str):
-            return (value.data,)
-        if not isinstance(value.data, list):
-            raise refusal(value, f"error parsing {what}: unsupported type {go_type(value)}")
         words = []
-        for entry in value.data:
+        for entry in _entries(value, what):
             if isinstance(entry.data, str):
                 words.append(entry.data)
             else:
@@ -207,6 +204,33 @@ def text_list(what: str) -> Reader:
         return tuple(words)
 
     return read
+
+
+def strict_text_list(what: str, one_of: str = "") -> Reader:
+    """The same, but the first wrong entry refuses the whole; `one_of`: for lists where it is called a wrong token."""
+
+    def read(_checker: Checker, value: Value, _key: str) -> tuple[str, ...]:
+        words = []
+        for entry in _entries(value, what):
+            if not isinstance(entry.data, str):
+                if one_of:
+                    raise refusal(
+                        value, f"error parsing {what}: unsupported type *conf.token where {one_of} is expected"
+                    )
+                raise refusal(entry, f"error parsing {what}: unsupported type in array {go_type(entry)}")
+            words.append(entry.data)
+        return tuple(words)
+
+    return read
+
+
+def _entries(value: Value, what: str) -> Sequence[Value]:
+    """The entries of an array, or the one that stands for it."""
+    if isinstance(value.data, str):
+        return [value]
+    if not isinstance(value.data, list):
+        raise refusal(value, f"error parsing {what}: unsupported type {go_type(value)}")
+    return value.data
 
 
 def map_of_text(message: str) -> Reader:

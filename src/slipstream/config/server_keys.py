@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slipstream.config.checker import Checker, Key, KeyTable, Kind, Reader, go_type, quote, read_map, refusal
-from slipstream.config.listener_options import OCSPCacheOptions, OCSPOptions
-from slipstream.config.options import ResolverOptions
+from slipstream.config.checker import Checker, Key, KeyTable, Reader, go_type, quote, refusal
 from slipstream.config.parser import Value
 from slipstream.config.readers import (
     BOOLEAN,
@@ -25,14 +23,13 @@ from slipstream.config.readers import (
     duration_text,
     integer,
     map_of_text,
-    text,
+    strict_text_list,
     without_blanks,
 )
-from slipstream.config.subject_rules import OPERATOR_KEY, is_public_key
 from slipstream.errors import ConfigError
 from slipstream.limits import LAME_DUCK_DURATION_MIN_NS, MAX_SUB_TOKENS_CEILING
 
-__all__ = ["OCSP", "OCSP_CACHE", "PROXIES", "RESOLVER", "SERVER"]
+__all__ = ["SERVER"]
 
 
 def _block(module: str, reader: str) -> Reader:
@@ -99,32 +96,8 @@ def _lame_duck(checker: Checker, value: Value, key: str) -> int:
         raise
 
 
-def _list_of_text(what: str, one_of: str = "") -> Reader:
-    """A text or an array of texts; `one_of` is the wording for a wrong entry."""
-
-    def read(_checker: Checker, value: Value, _key: str) -> tuple[str, ...]:
-        if isinstance(value.data, str):
-            return (value.data,)
-        if not isinstance(value.data, list):
-            raise refusal(value, f"error parsing {what}: unsupported type {go_type(value)}")
-        words = []
-        for entry in value.data:
-            if not isinstance(entry.data, str):
-                at, found = (value, "*conf.token") if one_of else (entry, go_type(entry))
-                wording = (
-                    f"unsupported type {found} where string is expected"
-                    if one_of
-                    else (f"unsupported type in array {found}")
-                )
-                raise refusal(at, f"error parsing {what}: {wording}")
-            words.append(entry.data)
-        return tuple(words)
-
-    return read
-
-
 def _server_tags(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
-    words = _list_of_text("tags", "string")(checker, value, key)
+    words = strict_text_list("tags", "string")(checker, value, key)
     assert isinstance(words, tuple)
     return tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))
 
@@ -146,182 +119,9 @@ def _system_account(_checker: Checker, value: Value, _key: str) -> str:
     return value.data
 
 
-def _trusted_keys(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
-    keys = _list_of_text("trusted")(checker, value, key)
-    assert isinstance(keys, tuple)
-    entries = value.data if isinstance(value.data, list) else [value]
-    for public_key, entry in zip(keys, entries, strict=True):
-        if not is_public_key(public_key, OPERATOR_KEY):
-            raise refusal(entry, f"trust key {quote(public_key)} required to be a valid public operator nkey")
-    return keys
-
-
-def _resolver_preload(checker: Checker, value: Value, _key: str) -> dict[str, str]:
-    if not isinstance(value.data, dict):
-        raise refusal(value, "preload should be a map of account_public_key:account_jwt")
-    preload = {}
-    for name, entry in value.data.items():
-        if not isinstance(entry.data, str):
-            checker.error(refusal(entry, "preload map value should be a string JWT"))
-        elif entry.data.count(".") != 2:
-            checker.error(refusal(entry, "invalid account JWT"))
-        else:
-            preload[name] = entry.data
-    return preload
-
-
-# --- resolver --------------------------------------------------------------------------------------------------------
-
-RESOLVER: Final = KeyTable(
-    Key("type", STRING, "`full`, `cache` or `memory`."),
-    Key("dir", STRING, "Directory of the account JWTs."),
-    Key("allow_delete", BOOLEAN, "Accounts may be deleted over NATS."),
-    Key("hard_delete", BOOLEAN, "Deleted JWTs are removed instead of renamed."),
-    Key("limit", INTEGER, "Number of JWTs kept."),
-    Key("ttl", ("duration", duration_text), "`cache`: how long a JWT is kept.", field="ttl_ns"),
-    Key("interval", ("duration", duration_text), "`full`: time between comparisons.", field="interval_ns"),
-    Key("timeout", ("duration", duration_text), "Time to wait for a JWT.", field="timeout_ns"),
-)
-
-
-def _resolver(checker: Checker, value: Value, _key: str) -> ResolverOptions:
-    import re
-
-    unknown = (
-        'error parsing account resolver, should be MEM or  URL("url") or a map containing dir and type '
-        "state=[FULL|CACHE])"
-    )
-    data = value.data
-    if isinstance(data, str):
-        if re.search(r"(?i)MEM", data):
-            return ResolverOptions("memory")
-        url = re.search(r'(?i)URL\(\s*"?([^\s"]*)"?\s*\)', data)
-        if url is None:
-            raise refusal(value, unknown)
-        return ResolverOptions("url", url=url.group(1))
-    if not isinstance(data, dict):
-        raise refusal(value, f"error parsing operator resolver, wrong type {go_type(value)}")
-    fields = read_map(checker, value, RESOLVER)
-    kind = str(fields.get("type", "")).upper()
-    if kind in ("MEM", "MEMORY"):
-        return ResolverOptions("memory")
-    if kind not in ("FULL", "CACHE"):
-        raise refusal(value, unknown)
-    fields["type"] = kind.lower()
-    options = ResolverOptions(**fields)  # type: ignore[arg-type]  # the table names its fields
-    problem = _resolver_problem(options, hard_delete_set="hard_delete" in fields)
-    if problem is not None:
-        raise refusal(value, problem)
-    return options
-
-
-def _resolver_problem(options: ResolverOptions, *, hard_delete_set: bool) -> str | None:
-    if not options.dir:
-        return "dir has no value and needs to point to a directory"
-    for name, value in (("timeout", options.timeout_ns), ("ttl", options.ttl_ns), ("interval", options.interval_ns)):
-        if value < 0:
-            return f"{name} of a resolver is negative"
-    if options.type == "full":
-        if options.ttl_ns:
-            return "FULL does not accept ttl"
-        if hard_delete_set and not options.allow_delete:
-            return "hard_delete has no effect without delete"
-        return None
-    if options.interval_ns:
-        return "CACHE does not accept sync"
-    if options.allow_delete:
-        return "CACHE does not accept allow_delete"
-    return "CACHE does not accept hard_delete" if hard_delete_set else None
-
-
-# --- OCSP, proxies ---------------------------------------------------------------------------------------------------
-
-
-def _ocsp_mode(checker: Checker, value: Value, key: str) -> str:
-    mode = text(checker, value, key).lower()
-    if mode not in ("always", "must", "never", "auto"):
-        raise refusal(value, "error parsing ocsp config: unsupported ocsp mode string")
-    return mode
-
-
-def _ocsp_url(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
-    return (text(checker, value, key),)
-
-
-OCSP: Final = KeyTable(
-    Key("mode", ("`auto`, `always`, `must` or `never`", _ocsp_mode), "When to staple."),
-    Key("url", ("URL", _ocsp_url), "Responder to ask.", field="urls"),
-    Key("urls", ("list of URLs", _list_of_text("ocsp config")), "Responders to ask."),
-    unknown="error parsing ocsp config: unsupported field string",
-)
-
-
-def _ocsp(checker: Checker, value: Value, _key: str) -> OCSPOptions:
-    if isinstance(value.data, bool):
-        return OCSPOptions("auto" if value.data else "never")
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"error parsing ocsp config: unsupported type {go_type(value)}")
-    return OCSPOptions(**read_map(checker, value, OCSP))  # type: ignore[arg-type]  # the table names its fields
-
-
-def _cache_type(checker: Checker, value: Value, key: str) -> str:
-    kind = text(checker, value, key).lower()
-    if kind not in ("local", "none"):
-        raise refusal(value, f"error parsing ocsp cache config, unknown cache type [{kind}]")
-    return kind
-
-
-OCSP_CACHE: Final = KeyTable(
-    Key("type", ("`local` or `none`", _cache_type), "Where answers are kept."),
-    Key("local_store", STRING, "Directory of a local cache."),
-    Key("preserve_revoked", BOOLEAN, "Keep answers that revoke a certificate."),
-    Key("save_interval", ("duration", duration(seconds_warn=False)), "Time between saves.", field="save_interval_ns"),
-    unknown="error parsing ocsp cache config, unknown field [{}]",
-)
-
-
-def _ocsp_cache(checker: Checker, value: Value, _key: str) -> OCSPCacheOptions:
-    if isinstance(value.data, bool):
-        return OCSPCacheOptions("local" if value.data else "none")
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"error parsing tags: unsupported type {go_type(value)}")
-    return OCSPCacheOptions(**read_map(checker, value, OCSP_CACHE))  # type: ignore[arg-type]
-
-
-def _trusted_proxies(checker: Checker, value: Value, _key: str) -> tuple[str, ...]:
-    if not isinstance(value.data, list):
-        raise refusal(value, f"expected proxies' trusted field to be an array, got {go_type(value)}")
-    keys = []
-    for entry in value.data:
-        if not isinstance(entry.data, dict):
-            message = f"expected proxies' trusted entry to be a map/struct, got {go_type(entry)}"
-            checker.error(refusal(entry, message))
-            continue
-        for name, public_key in entry.data.items():
-            if name.lower() not in ("key", "public_key"):
-                checker.error(refusal(public_key, f"unknown field {quote(name)}"))
-            elif not is_public_key(text(checker, public_key, name)):
-                checker.error(refusal(public_key, f"invalid proxy key {quote(str(public_key.data))}"))
-            else:
-                keys.append(str(public_key.data))
-    return tuple(keys)
-
-
-PROXIES: Final = KeyTable(
-    Key("trusted", ("list of maps with `key`", _trusted_proxies), "Public keys of proxies.", field="trusted_proxies"),
-)
-
-
-def _proxies(checker: Checker, value: Value, _key: str) -> dict[str, object]:
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"expected proxies to be a map/struct, got {go_type(value)}")
-    return read_map(checker, value, PROXIES)
-
-
 # --- the table -------------------------------------------------------------------------------------------------------
 
 _MAP: Final = "map"
-_BOTH: Final[Kind] = ("boolean or map", _ocsp)
 
 SERVER: Final = KeyTable(
     # The client listener.
@@ -445,19 +245,37 @@ SERVER: Final = KeyTable(
     Key("system_account system", ("string", _system_account), "Account that sees `$SYS` subjects."),
     Key("no_system_account no_system no_sys_acc", BOOLEAN, "Have no system account."),
     Key("default_sentinel", STRING, "Operator mode: JWT of clients without one.", reloadable=True),
-    Key("proxies", (_MAP, _proxies), "Proxies whose word about a client is trusted.", field="", reloadable=True),
+    Key(
+        "proxies",
+        (_MAP, _block("proxy_keys", "proxies")),
+        "Proxies whose word about a client is trusted.",
+        field="",
+        reloadable=True,
+    ),
     # Operator mode.
     Key(
         "operator operators roots root root_operators root_operator",
-        ("list of files or JWTs", _list_of_text("operators", "string")),
+        ("list of files or JWTs", strict_text_list("operators", "string")),
         "Operators whose accounts are trusted.",
     ),
-    Key("trusted_keys trusted", ("list of operator keys", _trusted_keys), "Public keys of trusted operators."),
-    Key("resolver account_resolver accounts_resolver", ("string or map", _resolver), "Where account JWTs come from."),
-    Key("resolver_preload", ("map of strings", _resolver_preload), "Account JWTs by account key."),
+    Key(
+        "trusted_keys trusted",
+        ("list of operator keys", _block("operator_keys", "trusted_keys")),
+        "Public keys of trusted operators.",
+    ),
+    Key(
+        "resolver account_resolver accounts_resolver",
+        ("string or map", _block("operator_keys", "resolver")),
+        "Where account JWTs come from.",
+    ),
+    Key(
+        "resolver_preload",
+        ("map of strings", _block("operator_keys", "resolver_preload")),
+        "Account JWTs by account key.",
+    ),
     Key(
         "resolver_pinned_accounts",
-        ("list of strings", _list_of_text("resolver_pinned_accounts")),
+        ("list of strings", strict_text_list("resolver_pinned_accounts")),
         "Only these accounts may connect.",
     ),
     Key("resolver_tls", (_MAP, _block("tls_keys", "client_tls")), "TLS to the resolver."),
@@ -485,6 +303,6 @@ SERVER: Final = KeyTable(
     Key("cluster", (_MAP, _block("cluster_keys", "cluster")), "Routes to servers of the same cluster."),
     Key("gateway", (_MAP, _block("cluster_keys", "gateway")), "Connections to other clusters."),
     Key("mqtt", (_MAP, _block("cluster_keys", "mqtt")), "MQTT listener."),
-    Key("ocsp", _BOTH, "OCSP stapling of the server's certificate."),
-    Key("ocsp_cache", ("boolean or map", _ocsp_cache), "Cache of OCSP answers about peers."),
+    Key("ocsp", ("boolean or map", _block("ocsp_keys", "ocsp")), "OCSP stapling of the server's certificate."),
+    Key("ocsp_cache", ("boolean or map", _block("ocsp_keys", "ocsp_cache")), "Cache of OCSP answers about peers."),
 )
