@@ -17,9 +17,11 @@ from slipstream.accounts.exports import Exports, ShareKind
 from slipstream.accounts.graph import ResolvedAccount, account_mappings
 from slipstream.accounts.imports import ServiceImport, StreamImport, resolve_service, resolve_stream
 from slipstream.accounts.rings import Path, leads_back, service_path, stream_path
-from slipstream.auth.jwt.checks import activation_findings, blocks, import_findings
+from slipstream.auth.jwt.checks import activation_findings
 from slipstream.auth.jwt.claims import NO_LIMIT
+from slipstream.auth.jwt.findings import blocks
 from slipstream.auth.jwt.rights import clamped, is_revoked, permissions_of
+from slipstream.auth.jwt.sharing_checks import import_findings
 from slipstream.auth.jwt.token import InvalidToken, decode_activation
 from slipstream.config.account_options import (
     AccountJetStreamOptions,

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from slipstream.auth.jwt.checks import Finding, account_findings
+from slipstream.auth.jwt.checks import account_findings
+from slipstream.auth.jwt.findings import Finding
 from slipstream.auth.jwt.token import InvalidToken, decode_account, decode_generic
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.config.checker import quote

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from slipstream.accounts.claimed import Claimed, ClaimedAccounts
 from slipstream.auth.identity import Identity
-from slipstream.auth.jwt.checks import account_findings, blocks
+from slipstream.auth.jwt.checks import account_findings
 from slipstream.auth.jwt.claims import NO_LIMIT, AccountClaims, AccountPart, Limits
+from slipstream.auth.jwt.findings import blocks
 from slipstream.auth.jwt.token import InvalidToken, decode_account
 from slipstream.auth.jwt.verifier import TokenVerifier
 from slipstream.auth.nkeys import KeyKind, is_public_key

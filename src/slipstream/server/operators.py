@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
-from slipstream.auth.jwt.checks import account_findings, blocks
+from slipstream.auth.jwt.checks import account_findings
+from slipstream.auth.jwt.findings import blocks
 from slipstream.auth.jwt.token import InvalidToken, decode_account, decode_operator, undecorated
 from slipstream.auth.jwt.trust import trust_of, trust_problems
 from slipstream.auth.nkeys import KeyKind, is_public_key

@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from slipstream.auth.jwt.checks import account_findings, activation_findings, blocks, operator_findings, user_findings
+from slipstream.auth.jwt.checks import account_findings, activation_findings, operator_findings, user_findings
 from slipstream.auth.jwt.claims import AccountClaims, OperatorClaims, RightsClaim, UserClaims
+from slipstream.auth.jwt.findings import blocks
 from slipstream.auth.jwt.templates import EXPANSIONS_MAX, UserTemplateError, fill
 from slipstream.auth.jwt.token import decode_account, decode_activation, decode_operator, decode_user
 from slipstream.auth.jwt.windows import is_from, remaining_ns, seconds_of_day

@@ -6,10 +6,8 @@ used at all; what is only about time does so in most places; the rest is advice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from ipaddress import ip_network
-from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from slipstream.auth.jwt.claims import (
     NO_LIMIT,
@@ -18,44 +16,19 @@ from slipstream.auth.jwt.claims import (
     AuthorizationAnswer,
     Claims,
     DefaultPermissions,
-    ExportClaim,
-    ImportClaim,
     Limits,
     OperatorClaims,
     Permission,
     RightsClaim,
     UserClaims,
 )
-from slipstream.auth.jwt.token import InvalidToken, decode_activation
+from slipstream.auth.jwt.findings import Finding, has_wildcards, info_findings, subject_findings
+from slipstream.auth.jwt.sharing_checks import exports_findings, grant_findings, imports_findings
 from slipstream.auth.jwt.windows import Zones, seconds_of_day
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.config.checker import quote as _quoted
 
-__all__ = [
-    "Finding",
-    "account_findings",
-    "activation_findings",
-    "answer_findings",
-    "blocks",
-    "operator_findings",
-    "user_findings",
-]
-
-_INFO_LENGTH_MAX: Final = 8 * 1024  # characters of a description or its address
-_RESPONSE_TYPES: Final = ("", "Singleton", "Stream", "Chunked")
-
-
-class Finding(NamedTuple):
-    """One thing that is wrong."""
-
-    text: str
-    blocking: bool = True
-    of_time: bool = False
-
-
-def blocks(findings: Iterable[Finding], *, with_time: bool) -> bool:
-    """Whether a token with these findings must not be used."""
-    return any(finding.blocking or (with_time and finding.of_time) for finding in findings)
+__all__ = ["account_findings", "activation_findings", "answer_findings", "operator_findings", "user_findings"]
 
 
 def user_findings(claims: UserClaims, now_s: int, zones: Zones) -> list[Finding]:
@@ -81,7 +54,7 @@ def operator_findings(claims: OperatorClaims, now_s: int) -> list[Finding]:
 
 def activation_findings(claims: ActivationClaims, now_s: int) -> list[Finding]:
     """What is wrong with an activation."""
-    return [*_of_time(claims, now_s), *_activation(claims)]
+    return [*_of_time(claims, now_s), *grant_findings(claims)]
 
 
 def answer_findings(claims: AuthorizationAnswer, now_s: int) -> Iterator[Finding]:
@@ -104,8 +77,8 @@ def account_findings(claims: AccountClaims, now_s: int) -> list[Finding]:
     part = claims.nats
     found = [
         *_of_time(claims, now_s),
-        *_imports(part.imports or [], claims.sub),
-        *_exports(part.exports or []),
+        *imports_findings(part.imports or [], claims.sub),
+        *exports_findings(part.exports or []),
         *_limits(part.limits),
         *_permissions(part.default_permissions),
         *_mappings(claims),
@@ -118,7 +91,7 @@ def account_findings(claims: AccountClaims, now_s: int) -> list[Finding]:
             found.append(Finding(f"{scope.key} is not an account public key"))
         elif scope is None and not is_public_key(key, KeyKind.ACCOUNT):
             found.append(Finding(f"{_quoted(key)} is not a valid account signing key"))
-    found += _info(part.description, part.info_url)
+    found += info_findings(part.description, part.info_url)
     if part.cluster_traffic not in ("", "system", "owner"):
         found.append(Finding(f"unknown cluster traffic option: {_quoted(part.cluster_traffic)}"))
     if is_public_key(claims.iss, KeyKind.ACCOUNT) and part.limits != Limits():
@@ -148,7 +121,7 @@ def _permission(permission: Permission, *, queues: bool) -> Iterator[Finding]:
             yield Finding(f'Permission Subject "{entry}" contains too many spaces')
             continue
         for word in words:
-            yield from _subject(word)
+            yield from subject_findings(word)
         if len(words) == 2 and not queues:
             yield Finding(f'Permission Subject "{entry}" is not allowed to contain queue')
 
@@ -182,137 +155,6 @@ def _is_network(text: str) -> bool:
 # --- accounts --------------------------------------------------------------------------------------------------------
 
 
-def _imports(imports: list[ImportClaim | None], account: str) -> Iterator[Finding]:
-    taken: dict[str, dict[str, None]] = {}
-    for entry in imports:
-        if entry is None:
-            yield Finding("null import is not allowed")
-            continue
-        if entry.type == "service":
-            subject = entry.to or _with_wildcards(entry.local_subject) or entry.subject
-            others = taken.setdefault(entry.account, {})
-            for other in others:
-                if _is_contained(subject, other) or _is_contained(other, subject):
-                    names = f"{_quoted(subject)} and {_quoted(other)}"
-                    yield Finding(f"overlapping subject namespace for {names} in same account {_quoted(entry.account)}")
-            if subject in others:
-                where = f"{_quoted(subject)} in account {_quoted(entry.account)}"
-                yield Finding(f"overlapping subject namespace for {where}")
-            others[subject] = None
-        yield from import_findings(entry, account)
-
-
-def import_findings(entry: ImportClaim, account: str) -> Iterator[Finding]:
-    """What is wrong with one import of an account."""
-    if not entry.type:
-        yield Finding('invalid import type: "unknown"')
-    if entry.type == "service" and entry.allow_trace:
-        yield Finding("AllowTrace only valid for stream import")
-    if not entry.account:
-        yield Finding("account to import from is not specified")
-    if entry.to:
-        yield Finding("the field to has been deprecated (use LocalSubject instead)", blocking=False)
-    yield from _subject(entry.subject)
-    if entry.local_subject:
-        yield from _renaming(entry.local_subject, entry.subject)
-        if entry.to:
-            yield Finding("Local Subject replaces To")
-    if entry.share and entry.type != "service":
-        subject = _quoted(entry.subject)
-        yield Finding(f"sharing information (for latency tracking) is only valid for services: {subject}")
-    if entry.token:
-        yield from _import_token(entry, account)
-
-
-def _import_token(entry: ImportClaim, account: str) -> Iterator[Finding]:
-    subject = _quoted(entry.subject)
-    try:
-        token = decode_activation(entry.token)
-    except InvalidToken:
-        yield Finding(f"import {subject} contains an invalid activation token")
-        return
-    if entry.account not in (token.iss, token.nats.issuer_account):
-        yield Finding(f"activation token doesn't match account for import {subject}")
-    if token.sub != account:
-        yield Finding(f"activation token doesn't match account it is being included in, {subject}")
-    if token.nats.kind != entry.type:
-        kinds = f"{token.nats.kind or 'unknown'} and type of import {entry.type or 'unknown'}"
-        yield Finding(f"mismatch between token import type {kinds}")
-    yield from _activation(token)
-    wanted = entry.to if entry.type == "service" and entry.to else entry.subject
-    if not _is_contained(wanted, token.nats.subject):
-        yield Finding(f"activation token import subject {_quoted(token.nats.subject)} doesn't match import {subject}")
-
-
-def _activation(claims: ActivationClaims) -> Iterator[Finding]:
-    if not claims.nats.kind:
-        yield Finding('invalid import type: "unknown"')
-    yield from _subject(claims.nats.subject)
-    if claims.nats.issuer_account and not is_public_key(claims.nats.issuer_account, KeyKind.ACCOUNT):
-        yield Finding("account_id is not an account public key")
-
-
-def _exports(exports: list[ExportClaim | None]) -> Iterator[Finding]:
-    subjects: dict[str, list[str]] = {"service": [], "stream": []}
-    for entry in exports:
-        if entry is None:
-            yield Finding("null export is not allowed")
-            continue
-        subjects["service" if entry.type == "service" else "stream"].append(entry.subject)
-        yield from _export(entry)
-    for kind, found in subjects.items():
-        covered: dict[str, str] = {}
-        for index, narrow in enumerate(found):
-            for other, wide in enumerate(found):
-                if index != other and _is_contained(narrow, wide):
-                    covered.setdefault(wide, narrow)
-        for wide, narrow in covered.items():
-            yield Finding(f"{kind} export subject {_quoted(wide)} already exports {_quoted(narrow)}")
-
-
-def _export(entry: ExportClaim) -> Iterator[Finding]:
-    is_service = entry.type == "service"
-    if not entry.type:
-        yield Finding('invalid export type: "unknown"')
-    if is_service and entry.response_type not in _RESPONSE_TYPES:
-        yield Finding(f"invalid response type for service: {_quoted(entry.response_type)}")
-    if entry.type == "stream":
-        if entry.response_type:
-            yield Finding(f"invalid response type for stream: {_quoted(entry.response_type)}")
-        if entry.allow_trace:
-            yield Finding("AllowTrace only valid for service export")
-    latency = entry.service_latency
-    if latency is not None:
-        if not is_service:
-            yield Finding("latency tracking only permitted for services")
-        if not 0 <= latency.sampling <= 100:
-            yield Finding("sampling percentage needs to be between 1-100")
-        yield from _subject(latency.results)
-        if _has_wildcards(latency.results):
-            yield Finding("results subject can not contain wildcards")
-    if entry.response_threshold < 0:
-        yield Finding("negative response threshold is invalid")
-    if entry.response_threshold > 0 and not is_service:
-        yield Finding("response threshold only valid for services")
-    yield from _subject(entry.subject)
-    yield from _token_position(entry)
-    yield from _info(entry.description, entry.info_url)
-
-
-def _token_position(entry: ExportClaim) -> Iterator[Finding]:
-    position, subject = entry.account_token_position, entry.subject
-    if not position:
-        return
-    tokens = subject.split(".")
-    if not _has_wildcards(subject):
-        yield Finding(f"Account Token Position can only be used with wildcard subjects: {subject}")
-    elif position > len(tokens):
-        yield Finding(f"Account Token Position {position} exceeds length of subject '{subject}'")
-    elif tokens[position - 1] != "*":
-        token = tokens[position - 1]
-        yield Finding(f"Account Token Position {position} matches '{token}' but must match a * in: {subject}")
-
-
 def _limits(limits: Limits) -> Iterator[Finding]:
     if limits.tiered_limits and "" in limits.tiered_limits:
         yield Finding('Tiered JetStream Limits can not contain a blank "" tier name')
@@ -320,10 +162,10 @@ def _limits(limits: Limits) -> Iterator[Finding]:
 
 def _mappings(claims: AccountClaims) -> Iterator[Finding]:
     for source, destinations in (claims.nats.mappings or {}).items():
-        yield from _subject(source)
+        yield from subject_findings(source)
         totals: dict[str, int] = {}
         for destination in destinations:
-            yield from _subject(destination.subject)
+            yield from subject_findings(destination.subject)
             weight = destination.weight or 100
             if weight > 100:
                 yield Finding(f"Mapping {_quoted(source)} has a weight {weight} that exceeds 100")
@@ -358,10 +200,10 @@ def _trace(claims: AccountClaims) -> Iterator[Finding]:
     trace = claims.nats.trace
     if trace is None:
         return
-    wrong = next(_subject(trace.dest), None)
+    wrong = next(subject_findings(trace.dest), None)
     if wrong is not None:
         yield Finding(f"the account Trace.Destination {wrong.text}")
-    if _has_wildcards(trace.dest):
+    if has_wildcards(trace.dest):
         yield Finding(f"the account Trace.Destination subject {_quoted(trace.dest)} is not a valid publish subject")
     if not 0 <= trace.sampling <= 100:
         yield Finding(
@@ -382,83 +224,5 @@ def _counts(claims: AccountClaims) -> Iterator[Finding]:
             yield Finding("the account contains more exports than allowed by the operator")
         if not limits.wildcards:
             for entry in exports:
-                if entry is not None and _has_wildcards(entry.subject):
+                if entry is not None and has_wildcards(entry.subject):
                     yield Finding("the account contains wildcard exports that are not allowed by the operator")
-
-
-def _info(description: str, url: str) -> Iterator[Finding]:
-    if len(description) > _INFO_LENGTH_MAX:
-        yield Finding("Description is too long")
-    if url:
-        if len(url) > _INFO_LENGTH_MAX:
-            yield Finding("Info URL is too long")
-        try:
-            parts = urlsplit(url)
-            wrong = "" if parts.scheme and parts.hostname else "no hostname or scheme"
-        except ValueError as error:
-            wrong = str(error)
-        if wrong:
-            yield Finding(f"error parsing info url: {wrong}")
-
-
-# --- subjects --------------------------------------------------------------------------------------------------------
-
-
-def _subject(subject: str) -> Iterator[Finding]:
-    if not subject:
-        yield Finding("subject cannot be empty")
-        return
-    if " " in subject:
-        yield Finding(f"subject {_quoted(subject)} cannot have spaces")
-    if subject[0] == "." or subject[-1] == ".":
-        yield Finding(f"subject {_quoted(subject)} cannot start or end with a `.`")
-    if ".." in subject:
-        yield Finding(f"subject {_quoted(subject)} cannot contain consecutive `.`")
-
-
-def _renaming(local: str, subject: str) -> Iterator[Finding]:
-    yield from _subject(local)
-    if not subject:
-        yield Finding("subject cannot be empty")
-    if " " in local:
-        yield Finding(f"subject {_quoted(local)} cannot have spaces")
-    if (local.split(".")[-1] == ">") != (subject.split(".")[-1] == ">"):
-        yield Finding("both, renaming subject and subject, need to end or not end in >")
-    wildcards, used = subject.split(".").count("*"), 0
-    for token in local.split("."):
-        if token == "*":
-            used += 1
-        elif _is_reference(token):
-            if int(token[1:]) > wildcards:
-                names = f"{_quoted(local)} reference * in {_quoted(subject)}"
-                yield Finding(f"Reference ${int(token[1:])} in {names} that do not exist")
-            else:
-                used += 1
-    if used != wildcards:
-        yield Finding("subject does not contain enough * or reference wildcards $[0-9]")
-
-
-def _is_reference(token: str) -> bool:
-    # Digits alone, and few: `int` refuses to read very long numbers.
-    return len(token) > 1 and token[0] == "$" and token[1:].isascii() and token[1:].isdigit() and len(token) < 20
-
-
-def _with_wildcards(local: str) -> str:
-    return ".".join("*" if _is_reference(token) else token for token in local.split("."))
-
-
-def _has_wildcards(subject: str) -> bool:
-    tokens = subject.split(".")
-    return "*" in tokens or tokens[-1] == ">"
-
-
-def _is_contained(narrow: str, wide: str) -> bool:
-    mine, others = narrow.split("."), wide.split(".")
-    if len(mine) < len(others) or (len(mine) > len(others) and others[-1] != ">"):
-        return False
-    for index, token in enumerate(others):
-        if index == len(others) - 1 and token == ">":
-            return True
-        if token not in (mine[index], "*"):
-            return False
-    return True

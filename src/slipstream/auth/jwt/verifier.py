@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.auth.identity import PROXY_REQUIRED, Denied, Granted, Identity, NeedsAccount, NeedsCallout, TokenLogin
-from slipstream.auth.jwt.checks import blocks, user_findings
+from slipstream.auth.jwt.checks import user_findings
+from slipstream.auth.jwt.findings import blocks
 from slipstream.auth.jwt.rights import clamped, is_revoked, permissions_of
 from slipstream.auth.jwt.templates import UserTemplateError, fill
 from slipstream.auth.jwt.token import InvalidToken, decode_user

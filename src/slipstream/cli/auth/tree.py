@@ -21,8 +21,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from slipstream.auth.jwt.checks import Finding, account_findings, activation_findings, operator_findings, user_findings
+from slipstream.auth.jwt.checks import account_findings, activation_findings, operator_findings, user_findings
 from slipstream.auth.jwt.claims import AccountClaims, ActivationClaims, OperatorClaims, UserClaims
+from slipstream.auth.jwt.findings import Finding
 from slipstream.auth.jwt.making import make_token
 from slipstream.auth.jwt.token import InvalidToken, decode, undecorated
 from slipstream.auth.nkeys import KeyKind, payload_of
