@@ -12,7 +12,8 @@ import pytest
 
 from slipstream.jetstream.backup.s2 import S2Writer
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, STREAM_CONFIG
-from slipstream.jetstream.gojson.bind import Field, GoInt
+from slipstream.jetstream.gojson.bind import Field
+from slipstream.jetstream.gojson.scalars import GoInt
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.testing import ServerThread
 from support.config_loading import options

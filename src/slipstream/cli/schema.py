@@ -17,7 +17,8 @@ from slipstream.cli.render import print_json, print_names, say
 from slipstream.cli.types import json_flag
 
 if TYPE_CHECKING:
-    from slipstream.jetstream.gojson.bind import GoStruct, GoType
+    from slipstream.jetstream.gojson.bind import GoStruct
+    from slipstream.jetstream.gojson.scalars import GoType
     from slipstream.jetstream.gojson.scan import JsonError
 
 __all__ = ["explained", "info", "ls", "schema", "validate"]
@@ -97,7 +98,8 @@ def explained(error: JsonError, document: GoStruct[Any], content: bytes) -> str:
 
 def _wrong_words(kind: GoType, value: Any, where: str) -> Iterator[str]:
     """The fields whose value is none of the words they may have."""
-    from slipstream.jetstream.gojson.bind import GoEnum, GoList, GoPointer, GoStruct
+    from slipstream.jetstream.gojson.bind import GoList, GoPointer, GoStruct
+    from slipstream.jetstream.gojson.scalars import GoEnum
 
     match kind:
         case GoPointer():
@@ -159,7 +161,8 @@ def _struct(table: GoStruct[Any]) -> dict[str, Any]:
 
 
 def _schema_of(kind: GoType) -> dict[str, Any]:
-    from slipstream.jetstream.gojson.bind import GoEnum, GoInt, GoList, GoMap, GoPointer, GoStruct
+    from slipstream.jetstream.gojson.bind import GoList, GoMap, GoPointer, GoStruct
+    from slipstream.jetstream.gojson.scalars import GoEnum, GoInt
 
     match kind:
         case GoStruct():

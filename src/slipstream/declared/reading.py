@@ -14,7 +14,8 @@ from typing import Any, Final
 from slipstream.buckets import is_bucket_name
 from slipstream.declared.nodes import DeclarationError, TextPlace, ValueNode
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, STREAM_CONFIG
-from slipstream.jetstream.gojson.bind import BOOL, DURATION, TIME, GoEnum, GoInt, GoList, GoMap, GoPointer, GoStruct
+from slipstream.jetstream.gojson.bind import GoList, GoMap, GoPointer, GoStruct
+from slipstream.jetstream.gojson.scalars import BOOL, DURATION, TIME, GoEnum, GoInt
 from slipstream.nearness import near
 from slipstream.quantities import parse_bytes, parse_duration, parse_timestamp, to_rfc3339
 

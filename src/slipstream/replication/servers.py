@@ -20,7 +20,8 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import JsonError
-from slipstream.jetstream.gojson.bind import STRING, Field, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoStruct
+from slipstream.jetstream.gojson.scalars import STRING
 from slipstream.replication.ids import short_id
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.membership import next_change

@@ -10,17 +10,8 @@ import msgspec
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import PLACEMENT, Placement
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.gojson.bind import (
-    BOOL,
-    INT,
-    STRING,
-    TIME,
-    UINT64,
-    Field,
-    GoList,
-    GoPointer,
-    GoStruct,
-)
+from slipstream.jetstream.gojson.bind import Field, GoList, GoPointer, GoStruct
+from slipstream.jetstream.gojson.scalars import BOOL, INT, STRING, TIME, UINT64
 from slipstream.jetstream.gojson.scan import JsonError, skip_blank, value_end
 
 __all__ = [

@@ -29,7 +29,8 @@ from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.consumer.requests import unmarshal
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.gojson.bind import BOOL, INT, STRING, TIME, UINT64, Field, GoEnum, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoStruct
+from slipstream.jetstream.gojson.scalars import BOOL, INT, STRING, TIME, UINT64, GoEnum
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
 from slipstream.jetstream.limits import CONSUMER_FILTERS_MAX

@@ -28,7 +28,8 @@ from slipstream.jetstream.consumer.config import ConsumerContext, checked
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.gojson.bind import INT, TIME, UINT64, Field, GoList, GoMap, GoPointer, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoList, GoMap, GoPointer, GoStruct
+from slipstream.jetstream.gojson.scalars import INT, TIME, UINT64
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX

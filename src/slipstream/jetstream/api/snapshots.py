@@ -26,13 +26,8 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.gojson.bind import (
-    BOOL,
-    INT,
-    STRING,
-    Field,
-    GoStruct,
-)
+from slipstream.jetstream.gojson.bind import Field, GoStruct
+from slipstream.jetstream.gojson.scalars import BOOL, INT, STRING
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.stream import Stream

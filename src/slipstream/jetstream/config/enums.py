@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from slipstream.jetstream.gojson.bind import GoEnum, Path, cannot_unmarshal, is_null, kind_of, mismatch, text_of
 from slipstream.jetstream.gojson.parse import Unusual
+from slipstream.jetstream.gojson.scalars import GoEnum, Path, cannot_unmarshal, is_null, kind_of, mismatch, text_of
 from slipstream.jetstream.gojson.scan import JsonError
 
 __all__ = [

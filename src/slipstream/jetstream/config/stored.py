@@ -6,7 +6,8 @@ import msgspec
 
 from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
 from slipstream.jetstream.gojson import JsonError, encode
-from slipstream.jetstream.gojson.bind import BOOL, TIME, Field, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoStruct
+from slipstream.jetstream.gojson.scalars import BOOL, TIME
 from slipstream.jetstream.gojson.times import format_time
 
 __all__ = ["from_stored", "to_stored"]

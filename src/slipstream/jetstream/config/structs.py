@@ -23,22 +23,8 @@ from slipstream.jetstream.config.enums import (
     StorageType,
 )
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.gojson.bind import (
-    BOOL,
-    DURATION,
-    INT,
-    INT32,
-    INT64,
-    STRING,
-    TIME,
-    UINT64,
-    Field,
-    GoList,
-    GoMap,
-    GoPointer,
-    GoStruct,
-    GoType,
-)
+from slipstream.jetstream.gojson.bind import Field, GoList, GoMap, GoPointer, GoStruct
+from slipstream.jetstream.gojson.scalars import BOOL, DURATION, INT, INT32, INT64, STRING, TIME, UINT64, GoType
 
 __all__ = [
     "CONSUMER_CONFIG",

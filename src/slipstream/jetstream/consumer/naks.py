@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from slipstream.jetstream.gojson.bind import DURATION, Field, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoStruct
+from slipstream.jetstream.gojson.scalars import DURATION
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import parse_duration
 

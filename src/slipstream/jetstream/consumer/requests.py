@@ -16,7 +16,8 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from slipstream.jetstream.gojson.bind import BOOL, DURATION, INT, INT64, STRING, Field, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoStruct
+from slipstream.jetstream.gojson.scalars import BOOL, DURATION, INT, INT64, STRING
 from slipstream.jetstream.gojson.scan import JsonError
 
 __all__ = ["PullRequest", "WaitingRequests", "read_request", "unmarshal"]

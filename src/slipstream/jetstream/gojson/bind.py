@@ -1,8 +1,8 @@
 """Typed reading and writing of JSON the way Go's `encoding/json` does it for nats-server's request structs.
 
-A `GoType` knows its Go name (error texts contain it), how to read a value into Python and how to write it back.
-`GoStruct` is a table of fields over a msgspec Struct: one table gives decoding, encoding, field order and what is left
-out when empty, so the compatible surface of a struct is in one place.
+Lists, maps, pointers and structs over the plain types of `scalars`. `GoStruct` is a table of fields over a msgspec
+Struct: one table gives decoding, encoding, field order and what is left out when empty, so the compatible surface of a
+struct is in one place.
 
 What Go does and this follows: names match without regard to case; an unknown name is an error; `null` leaves a plain
 field as it was and clears a pointer, list or map; several documents in one body are read one after the other into the
@@ -14,14 +14,24 @@ is used only where Go would have got the same. Everything else, errors included,
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from slipstream.jetstream.gojson.parse import Unusual, parse
+from slipstream.jetstream.gojson.scalars import (
+    STRING,
+    ZEROS,
+    GoType,
+    Lax,
+    Path,
+    below,
+    is_null,
+    kind_of,
+    mismatch,
+    text_of,
+)
 from slipstream.jetstream.gojson.scan import (
     JsonError,
     JsonSyntaxError,
@@ -33,229 +43,13 @@ from slipstream.jetstream.gojson.scan import (
     value_end,
     without_offset,
 )
-from slipstream.jetstream.gojson.times import format_time, parse_time
 
-__all__ = [
-    "BOOL",
-    "DURATION",
-    "INT",
-    "INT32",
-    "INT64",
-    "STRING",
-    "TIME",
-    "UINT64",
-    "Field",
-    "GoEnum",
-    "GoInt",
-    "GoList",
-    "GoMap",
-    "GoPointer",
-    "GoStruct",
-    "GoType",
-]
-
-# Names and positions from the root struct to a value; a position (int) is an array index.
-Path = tuple[str | int, ...]
-
-
-class _Lax(tuple[str | int, ...]):
-    """A path on which unknown names are passed over."""
-
-
-def _below(path: Path, step: str | int) -> Path:
-    return _Lax((*path, step)) if isinstance(path, _Lax) else (*path, step)
-
+__all__ = ["Field", "GoList", "GoMap", "GoPointer", "GoStruct"]
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 _DOCUMENTS_MAX: Final = 1_000  # in one body; Go has no limit, and nobody sends two
-_INTEGER = re.compile(rb"-?[0-9]+")
-_KINDS = {ord("{"): "object", ord("["): "array", ord('"'): "string", ord("t"): "bool", ord("f"): "bool"}
-
-
-class GoType(Protocol):
-    """One type of Go's, in both directions."""
-
-    name: str
-
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
-        """The value of `data[start:end]`, given what the field held before."""
-
-    def take(self, value: object, current: object) -> object:
-        """The same for a value that was read by a general parser.
-
-        Raises:
-            Unusual: the value needs a closer look, because it is wrong or Go has a rule of its own for it.
-        """
-
-    def wire(self, value: object) -> object:
-        """The value as something the JSON encoder takes."""
-
-
-def kind_of(data: bytes, at: int) -> str:
-    """Go's word for the JSON value at `at`."""
-    return _KINDS.get(data[at], "number")
-
-
-def is_null(data: bytes, at: int) -> bool:
-    """Whether the value at `at` is null (its syntax was checked before)."""
-    return data[at] == ord("n")
-
-
-def mismatch(what: str, path: Path, type_name: str) -> JsonError:
-    """Go's complaint about a value of the wrong kind."""
-    if len(path) == 1:
-        return JsonError(f"json: cannot unmarshal {what} into Go value of type {type_name}")
-    dotted = ".".join(str(part) for part in path)
-    place = dotted if isinstance(path[-1], int) else f"Go struct field {dotted}"
-    return JsonError(f"json: cannot unmarshal {what} into {place} of type {type_name}")
-
-
-def text_of(raw: bytes) -> str:
-    """The text of a JSON string literal; what is no Unicode becomes U+FFFD, as in Go."""
-    if b"\\" not in raw:
-        return raw[1:-1].decode("utf-8", "replace")
-    text = json.loads(raw.decode("utf-8", "replace"))
-    assert isinstance(text, str)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-class _GoString:
-    name = "string"
-
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
-        if is_null(data, start):
-            return current
-        if data[start] != ord('"'):
-            raise mismatch(kind_of(data, start), path, self.name)
-        return text_of(data[start:end])
-
-    def take(self, value: object, current: object) -> object:
-        if value is None:
-            return current
-        if type(value) is not str:
-            raise Unusual
-        return value
-
-    def wire(self, value: object) -> object:
-        return value
-
-
-class _GoBool:
-    name = "bool"
-
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
-        if is_null(data, start):
-            return current
-        if data[start] not in b"tf":
-            raise mismatch(kind_of(data, start), path, self.name)
-        return data[start] == ord("t")
-
-    def take(self, value: object, current: object) -> object:
-        if value is None:
-            return current
-        if type(value) is not bool:
-            raise Unusual
-        return value
-
-    def wire(self, value: object) -> object:
-        return value
-
-
-class GoInt:
-    """An integer of some width; fractions and exponents are refused even if the value is whole."""
-
-    def __init__(self, name: str, low: int, high: int) -> None:
-        """Name the type as Go does and give its range, both ends included."""
-        self.name = name
-        self.low = low
-        self.high = high
-
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
-        """An int in range, or the error Go gives, which quotes the number."""
-        if is_null(data, start):
-            return current
-        kind = kind_of(data, start)
-        if kind != "number":
-            raise mismatch(kind, path, self.name)
-        raw = data[start:end]
-        # Twenty digits hold every 64-bit number; longer ones are not worth converting.
-        if _INTEGER.fullmatch(raw) and len(raw) <= 21:
-            number = int(raw)
-            if self.low <= number <= self.high and not (number == 0 and raw[:1] == b"-" and self.low == 0):
-                return number
-        raise mismatch(f"number {raw.decode()}", path, self.name)
-
-    def take(self, value: object, current: object) -> object:
-        """An int in range."""
-        if value is None:
-            return current
-        if type(value) is not int or not self.low <= value <= self.high:
-            raise Unusual
-        return value
-
-    def wire(self, value: object) -> object:
-        """The number itself."""
-        return value
-
-
-class _GoTime:
-    name = "time.Time"
-
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
-        if is_null(data, start):
-            return current
-        if data[start] != ord('"'):
-            raise mismatch(kind_of(data, start), path, self.name)
-        return parse_time(text_of(data[start:end]))
-
-    def take(self, value: object, current: object) -> object:
-        if value is None:
-            return current
-        if type(value) is not str:
-            raise Unusual
-        return parse_time(value)
-
-    def wire(self, value: object) -> object:
-        assert isinstance(value, int)
-        return format_time(value)
-
-
-class GoEnum:
-    """A closed set written as text. Go's types compare the raw bytes, so an escaped spelling is refused."""
-
-    def __init__(self, name: str, words: Mapping[str, object], complaint: Callable[[bytes], str]) -> None:
-        """Name the type; `words` maps raw JSON (with quotes) to members, the first spelling of each is written."""
-        self.name = name
-        self.words = words
-        self._complaint = complaint
-        self._spelling: dict[object, str] = {}
-        for raw, member in words.items():
-            self._spelling.setdefault(member, raw[1:-1])
-
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
-        """The member; anything else, null included, is the type's own complaint."""
-        raw = data[start:end]
-        member = self.words.get(raw.decode("utf-8", "replace"))
-        if member is None:
-            raise JsonError(self._complaint(raw))
-        return member
-
-    def take(self, value: object, current: object) -> object:
-        """The member; `parse` leaves escaped spellings to a closer look."""
-        member = self.words.get(f'"{value}"') if type(value) is str else None
-        if member is None:
-            raise Unusual
-        return member
-
-    def wire(self, value: object) -> object:
-        """The member's spelling."""
-        return self._spelling[value]
-
-
-def cannot_unmarshal(raw: bytes) -> str:
-    """The complaint most of nats-server's own enum types give."""
-    return f"can not unmarshal {go_quote(raw.decode('utf-8', 'replace'))}"
+_TEXTS = frozenset((str,))
 
 
 class GoList:
@@ -273,9 +67,9 @@ class GoList:
         if data[start] != ord("["):
             raise mismatch(kind_of(data, start), path, self.name)
         before = current if isinstance(current, list) else []
-        zero = _ZEROS.get(self.element.name)
+        zero = ZEROS.get(self.element.name)
         return [
-            self.element.bind(data, at, until, before[index] if index < len(before) else zero, _below(path, index))
+            self.element.bind(data, at, until, before[index] if index < len(before) else zero, below(path, index))
             for index, (at, until) in enumerate(elements(data, start))
         ]
 
@@ -285,7 +79,7 @@ class GoList:
             return []
         if type(value) is not list:
             raise Unusual
-        take, zero = self.element.take, _ZEROS.get(self.element.name)
+        take, zero = self.element.take, ZEROS.get(self.element.name)
         before = current if isinstance(current, list) else []
         if self.element is STRING and set(map(type, value)) <= _TEXTS:
             return value  # there may be very many
@@ -317,7 +111,7 @@ class GoMap:
         result = dict(current)
         for raw_key, at, until in members(data, start):
             key = text_of(raw_key)
-            result[key] = self.element.bind(data, at, until, _ZEROS[self.element.name], _below(path, key))
+            result[key] = self.element.bind(data, at, until, ZEROS[self.element.name], below(path, key))
         return result
 
     def take(self, value: object, current: object) -> object:
@@ -327,7 +121,7 @@ class GoMap:
         if type(value) is not dict:
             raise Unusual
         assert isinstance(current, dict)
-        take, zero = self.element.take, _ZEROS[self.element.name]
+        take, zero = self.element.take, ZEROS[self.element.name]
         return current | {key: take(element, zero) for key, element in value.items()}
 
     def wire(self, value: object) -> object:
@@ -419,7 +213,7 @@ class GoStruct(Generic[StructT]):
                 raise behind_document(body, end)
         except JsonSyntaxError as error:
             raise without_offset(error) from None
-        self._read(body, at, target, _Lax((self.short_name,)))
+        self._read(body, at, target, Lax((self.short_name,)))
 
     def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """Read one object into `current`, or into a new struct if there is none."""
@@ -452,11 +246,11 @@ class GoStruct(Generic[StructT]):
             key = text_of(raw_key)
             field = self._by_name.get(key.lower())
             if field is None:
-                if isinstance(path, _Lax):
+                if isinstance(path, Lax):
                     continue
                 raise JsonError(f"json: unknown field {go_quote(key)}")
             before = getattr(target, field.attribute)
-            setattr(target, field.attribute, field.type.bind(data, at, until, before, _below(path, field.name)))
+            setattr(target, field.attribute, field.type.bind(data, at, until, before, below(path, field.name)))
 
     def wire(self, value: object) -> dict[str, object]:
         """Members in order, without those that are empty and say so."""
@@ -467,16 +261,3 @@ class GoStruct(Generic[StructT]):
                 continue
             result[field.name] = field.type.wire(member)
         return result
-
-
-STRING = _GoString()
-_TEXTS = frozenset((str,))
-BOOL = _GoBool()
-INT = GoInt("int", -(2**63), 2**63 - 1)
-INT32 = GoInt("int32", -(2**31), 2**31 - 1)
-INT64 = GoInt("int64", -(2**63), 2**63 - 1)
-UINT64 = GoInt("uint64", 0, 2**64 - 1)
-DURATION = GoInt("time.Duration", -(2**63), 2**63 - 1)
-TIME = _GoTime()
-
-_ZEROS: Mapping[str, object] = {"string": "", "bool": False, "int": 0, "int64": 0, "uint64": 0, "time.Duration": 0}

@@ -19,7 +19,8 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import JsonError, encode
-from slipstream.jetstream.gojson.bind import STRING, Field, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoStruct
+from slipstream.jetstream.gojson.scalars import STRING
 from slipstream.jetstream.stream.admission.ingest_ports import Newest
 
 __all__ = ["CountedMessage", "counted", "increment_of", "number", "refusal", "text_of_number"]
