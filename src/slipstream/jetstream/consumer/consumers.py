@@ -17,35 +17,26 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.ack_subjects import account_hash
-from slipstream.jetstream.config.enums import DeliverPolicy, RetentionPolicy
+from slipstream.jetstream.config.enums import RetentionPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig, ConsumerLimits, StreamConfig
-from slipstream.jetstream.config.templated import is_template
-from slipstream.jetstream.config.validate import is_valid_asset_name
-from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, consumer_level, with_required_level
-from slipstream.jetstream.consumer.acks import AckEngine
-from slipstream.jetstream.consumer.config import ConsumerContext, checked
+from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY
+from slipstream.jetstream.consumer.checks import ConsumerChecks, leveled
 from slipstream.jetstream.consumer.consumer import Consumer
-from slipstream.jetstream.consumer.deadletters import check_dead_letters
-from slipstream.jetstream.consumer.filters import Filters, subjects_of
+from slipstream.jetstream.consumer.filters import subjects_of
 from slipstream.jetstream.consumer.held_journals import HeldJournals
 from slipstream.jetstream.consumer.journal import ConsumerJournal
 from slipstream.jetstream.consumer.limits import CONSUMER_INACTIVE_NS, CONSUMERS_WOKEN_UNASKED
-from slipstream.jetstream.consumer.ordering import check_ordering, ordering_of
 from slipstream.jetstream.consumer.retention import Retention
-from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.consumer.update import check_update
 from slipstream.jetstream.consumer.wanted import ConsumerWants
 from slipstream.jetstream.consumer.work_queue import WorkQueueParts
-from slipstream.jetstream.errors import TableError, invalid_config
-from slipstream.jetstream.gojson.times import ZERO_TIME_NS
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import call
-from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["Consumers"]
 
-_EPHEMERAL_NAME_LENGTH = 8
 Done = Callable[[Consumer | ApiError], None]
 
 
@@ -69,6 +60,7 @@ class Consumers:
         self._tracking: dict[str, Consumer] = {}
         self._wanted = ConsumerWants(lambda: self.consumers.values())
         self._visible_count = 0  # consumers that are shown: not those of other streams that copy this one
+        self._checks = ConsumerChecks(stream, account)
         self._parts = WorkQueueParts(stream, self.consumers)
         self._held = HeldJournals(stream, account.ports)
         self._recover()
@@ -253,27 +245,17 @@ class Consumers:
         existing = self.consumers.get(name) if name else None
         if name in self.offline:
             raise TableError(table.CONSUMER_OFFLINE_REASON, err=self.offline[name])
-        config = msgspec.structs.replace(config)
-        if existing is not None:
-            config.pause_until_ns = existing.config.pause_until_ns
-        config.metadata = _leveled(config)
-        stream_config = self.stream.config
-        if is_template(stream_config):
-            raise invalid_config("a template stores no messages: consumers belong to the streams that it makes")
-        limits, facts = self._account.limits, self._account.facts
-        context = ConsumerContext(stream_config, facts.max_ack_pending, facts.max_request_batch, limits.max_ack_pending)
-        config = checked(config, context, pedantic=pedantic)
-        check_ordering(config)
-        check_dead_letters(config, stream_config, Filters(subjects_of(config), self.stream.known_subjects))
+        before = existing.config if existing is not None else None
+        config = self._checks.checked_config(config, before, pedantic=pedantic)
         if existing is not None:
             self._change(existing, config, action)
             self.stream.after_commit(lambda error: done(error or existing))
             return existing
         if action == "update":
             raise TableError(table.CONSUMER_DOES_NOT_EXIST)
-        self._check_room(config)
+        self._checks.check_room(config, self._visible_count)
         self._parts.check_new(config, name)
-        return self._make(self._name(config), config, done)
+        return self._make(self._checks.name(config, self.consumers), config, done)
 
     def delete(self, name: str, done: Callable[[ApiError | None], None]) -> None:
         """Remove a consumer; `done` is called when that is durable.
@@ -292,7 +274,7 @@ class Consumers:
     def pause(self, consumer: Consumer, until_ns: int | None, done: Callable[[ApiError | None], None]) -> None:
         """Deliver nothing until then; None resumes."""
         config = msgspec.structs.replace(consumer.config, pause_until_ns=until_ns)
-        config.metadata = _leveled(config)
+        config.metadata = leveled(config)
         consumer.update(config)
         self.stream.after_commit(done)
 
@@ -302,18 +284,7 @@ class Consumers:
         Raises:
             ApiError: 10204.
         """
-        config = consumer.config
-        if seq == 0:
-            seq = consumer.state.acks.floor[1] + 1
-        elif config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE:
-            if seq < config.opt_start_seq:
-                raise TableError(table.CONSUMER_INVALID_RESET, err="below start seq")
-        elif config.deliver_policy is DeliverPolicy.BY_START_TIME:
-            assert config.opt_start_time_ns is not None
-            if seq < self.stream.store.seq_for_time(config.opt_start_time_ns):
-                raise TableError(table.CONSUMER_INVALID_RESET, err="below start time")
-        elif config.deliver_policy is not DeliverPolicy.ALL:
-            raise TableError(table.CONSUMER_INVALID_RESET, err="not allowed")
+        seq = self._checks.reset_position(consumer, seq)
         self.version += 1
         consumer.reset(seq)
         if self.stream.config.retention is RetentionPolicy.INTEREST:
@@ -343,39 +314,8 @@ class Consumers:
         if subjects_of(old) != subjects_of(config) and self.stream.config.retention is RetentionPolicy.INTEREST:
             self._retention.sweep()
 
-    def _check_room(self, config: ConsumerConfig) -> None:
-        limit, account_limit = self.stream.config.max_consumers, self._account.limits.max_consumers
-        if limit <= 0 or 0 < account_limit < limit:
-            limit = account_limit
-        if 0 < limit <= self._visible_count and not config.direct:
-            raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
-
-    def _name(self, config: ConsumerConfig) -> str:
-        name = config.durable_name or config.name
-        if len(name.encode()) > ASSET_NAME_BYTES_MAX:
-            raise TableError(table.CONSUMER_NAME_TOO_LONG, max=ASSET_NAME_BYTES_MAX)
-        if name and not is_valid_asset_name(name):
-            raise TableError(table.CONSUMER_BAD_DURABLE_NAME)
-        while not name or (name in self.consumers and not (config.durable_name or config.name)):
-            name = self._ports.new_nuid()[-_EPHEMERAL_NAME_LENGTH:]
-        return name
-
     def _make(self, name: str, config: ConsumerConfig, done: Done) -> Consumer:
-        stream = self.stream
-        if not config.durable_name and not config.inactive_threshold_ns:
-            config.inactive_threshold_ns = CONSUMER_INACTIVE_NS
-        filters = Filters(subjects_of(config), stream.known_subjects)
-        one_per_subject = stream.config.max_msgs_per_subject == 1
-        next_seq, resume_seq = first_position(config, stream.store, filters, one_per_subject=one_per_subject)
-        state = ConsumerState(
-            config=config,
-            created_ns=self._ports.now_ns(),
-            next_seq=next_seq,
-            acks=AckEngine(next_seq, is_straight=ordering_of(config.metadata) is None),
-            resume_seq=resume_seq,
-            trusted_from=next_seq,
-        )
-        consumer = self._add(name, state)
+        consumer = self._add(name, self._checks.first_state(config))
         try:
             consumer.journal.put()
             consumer.held = True
@@ -392,7 +332,7 @@ class Consumers:
             finally:
                 consumer.release()
 
-        stream.after_commit(committed)
+        self.stream.after_commit(committed)
         return consumer
 
     def _add(self, name: str, state: ConsumerState) -> Consumer:
@@ -478,11 +418,3 @@ class Consumers:
             consumer.check_invariants()
         assert self._parked.keys() <= self.consumers.keys()
         assert self._visible_count == sum(not consumer.config.direct for consumer in self.consumers.values())
-
-
-def _leveled(config: ConsumerConfig) -> dict[str, str]:
-    """The metadata with the API level the consumer needs; a pause until the zero time is none."""
-    level = config
-    if config.pause_until_ns == ZERO_TIME_NS:
-        level = msgspec.structs.replace(config, pause_until_ns=None)
-    return with_required_level(config.metadata, consumer_level(level))
