@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slipstream.bulk import BulkClient, BulkError
-from slipstream.jetstream import headers
 from slipstream.jetstream.bulk.errors import FENCE_MOVED
 from slipstream.lake.tables import LakeTable
 from slipstream.spark.lake.base import LakeError, Wish
+from slipstream.spark.lake.origins import CONTENT, with_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Replayed", "replay"]
 
 _COMMIT_BYTES: Final = 32 << 20
-_CONTENT: Final = ("subject", "hdr_raw", "payload")
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def replay(
         last = piece[-1].column("seq")[-1].as_py()
         with client.stage(stream, txn, attempt=secrets.randbits(31)) as part:
             for batch in piece:
-                part.write(_marked(batch) if mark else batch.select(list(_CONTENT)))
+                part.write(with_origins(batch) if mark else batch.select(list(CONTENT)))
             staged = part.close()
         try:
             done = client.commit(stream, txn, last, [staged], identity=identity, after=upto or -1, copied=True)
@@ -109,24 +108,3 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
             piece, size = [], 0
     if piece:
         yield piece
-
-
-def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the place of each message in its headers."""
-    import pyarrow as pa
-
-    columns = batch.select(["stream", "seq", "ts_ns", "hdr_raw"]).to_pydict()
-    blocks = []
-    for stream, sequence, time_ns, block in zip(*columns.values(), strict=True):
-        block = headers.append(block or b"", b"Nats-Orig-Stream", stream.encode())
-        block = headers.append(block, b"Nats-Orig-Sequence", b"%d" % sequence)
-        blocks.append(headers.append(block, b"Nats-Orig-Time-Stamp", _rfc3339(time_ns).encode()))
-    arrays = [batch.column("subject"), pa.array(blocks, pa.binary()), batch.column("payload")]
-    return pa.RecordBatch.from_arrays(arrays, names=list(_CONTENT))
-
-
-def _rfc3339(time_ns: int) -> str:
-    from datetime import UTC, datetime
-
-    seconds, rest = divmod(time_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

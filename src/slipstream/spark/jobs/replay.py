@@ -12,6 +12,7 @@ from slipstream.spark.jobs.ranges import stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError
 from slipstream.spark.lake import Lake, Wish, open_lake
+from slipstream.spark.lake.origins import CONTENT, MARKED, with_origins
 from slipstream.spark.lake.places import is_object_store
 from slipstream.spark.runtime.target import Reach
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["replay"]
-
-_CONTENT = ("subject", "hdr_raw", "payload")
-_MARKED = ("stream", "seq", "ts_ns", "subject", "hdr_raw", "payload")
 
 
 @dataclass(frozen=True)
@@ -125,28 +123,5 @@ def _table_id(lake: Lake) -> str:
 def _read(part: _FilePart) -> Iterator[pa.RecordBatch]:
     from slipstream.spark.lake.files import read_file
 
-    for batch in read_file(part.path, _MARKED if part.mark else _CONTENT, part.wish):
-        yield _marked(batch) if part.mark else batch
-
-
-def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the place of each message in its headers."""
-    import pyarrow as pa
-
-    from slipstream.jetstream import headers
-
-    columns = batch.select(["stream", "seq", "ts_ns", "hdr_raw"]).to_pydict()
-    blocks = []
-    for stream, sequence, time_ns, block in zip(*columns.values(), strict=True):
-        block = headers.append(block or b"", b"Nats-Orig-Stream", stream.encode())
-        block = headers.append(block, b"Nats-Orig-Sequence", b"%d" % sequence)
-        blocks.append(headers.append(block, b"Nats-Orig-Time-Stamp", _rfc3339(time_ns).encode()))
-    arrays = [batch.column("subject"), pa.array(blocks, pa.binary()), batch.column("payload")]
-    return pa.RecordBatch.from_arrays(arrays, names=list(_CONTENT))
-
-
-def _rfc3339(time_ns: int) -> str:
-    from datetime import UTC, datetime
-
-    seconds, rest = divmod(time_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+    for batch in read_file(part.path, MARKED if part.mark else CONTENT, part.wish):
+        yield with_origins(batch) if part.mark else batch
