@@ -10,7 +10,7 @@ from typing import Final
 
 from slipstream.config.declared_options import DeclaredOptions
 from slipstream.config.options import Options
-from slipstream.config.record import Record
+from slipstream.config.record import Record, is_secret
 
 __all__ = ["dump_options"]
 
@@ -34,7 +34,7 @@ def _plain(value: object) -> object:
         return json.loads(value.text)
     if isinstance(value, Record):
         return {
-            name: REDACTED if name in value._secret and getattr(value, name) else _plain(getattr(value, name))
+            name: REDACTED if is_secret(value, name) and getattr(value, name) else _plain(getattr(value, name))
             for name in value.__match_args__
         }
     if isinstance(value, Mapping):

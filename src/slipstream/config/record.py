@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import dataclasses
     from collections.abc import Mapping
 
-__all__ = ["EMPTY", "Record", "replace"]
+__all__ = ["EMPTY", "Record", "has_default", "is_compared", "is_secret", "replace"]
 
 # The default of a mapping field: one empty mapping for all. A plain dict, because `asdict` and `pickle` must be able to
 # copy it; its type keeps everybody from writing to it.
@@ -126,6 +126,24 @@ class Record(metaclass=_RecordType):
 
 
 R = TypeVar("R", bound=Record)
+
+
+# Functions, because a record has no attributes but its fields.
+
+
+def is_secret(record: Record, name: str) -> bool:
+    """Whether a field must not be shown."""
+    return name in record._secret
+
+
+def is_compared(record: Record, name: str) -> bool:
+    """Whether a field counts when two records are compared."""
+    return name not in record._uncompared
+
+
+def has_default(record: Record, name: str) -> bool:
+    """Whether a field may be left out."""
+    return name in record._defaults
 
 
 def replace(record: R, **changes: object) -> R:

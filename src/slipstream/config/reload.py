@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from slipstream.config.durations import format_duration
 from slipstream.config.options import SYSTEM_ACCOUNT, Options
-from slipstream.config.record import Record, replace
+from slipstream.config.record import Record, is_compared, is_secret, replace
 from slipstream.errors import ConfigError
 from slipstream.limits import RANDOM_PORT
 
@@ -196,7 +196,7 @@ def _keeping_random_ports(old: Options, new: Options) -> Options:
 def _changes(old: Options, new: Options) -> Iterator[tuple[str, object, object]]:
     """Name, old and new value of every field that differs; blocks field by field."""
     for name in old.__match_args__:
-        if name in old._uncompared:
+        if not is_compared(old, name):
             continue
         before, after = getattr(old, name), getattr(new, name)
         if before == after:
@@ -209,7 +209,7 @@ def _changes(old: Options, new: Options) -> Iterator[tuple[str, object, object]]
         for field in before.__match_args__:
             inner_before, inner_after = getattr(before, field), getattr(after, field)
             if inner_before != inner_after:
-                secret = field in before._secret
+                secret = is_secret(before, field)
                 hidden = "[REDACTED]" if secret else None
                 yield f"{name}.{field}", hidden or inner_before, hidden or inner_after
 

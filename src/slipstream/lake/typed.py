@@ -65,7 +65,7 @@ class TypedPayloads:
         self,
         columns: pa.Schema,
         reach: ConnectOptions,
-        letters: str = "",
+        dead_letters: str = "",
         registered: RegisteredColumns | None = None,
     ) -> None:
         """Remember what is wanted.
@@ -73,13 +73,13 @@ class TypedPayloads:
         Args:
             columns: see `read_columns`.
             reach: the server that takes dead letters.
-            letters: subject of those; empty for rows without values.
+            dead_letters: subject of those; empty for rows without values.
             registered: the schema that payloads have, if the columns are its own; by default they are JSON.
         """
         self.columns = columns
         self._registered = registered
         self._reach = reach
-        self._letters = letters
+        self._dead_letters = dead_letters
         self.buried = 0
         """Dead letters so far."""
 
@@ -96,8 +96,8 @@ class TypedPayloads:
         """
         info = client.stream_info(stream)
         subjects = info["config"].get("subjects") or []
-        if self._letters and any(matches(one.encode(), self._letters.encode()) for one in subjects):
-            raise LakeError(f"{self._letters} is a subject of {stream} itself; dead letters need another stream")
+        if self._dead_letters and any(matches(one.encode(), self._dead_letters.encode()) for one in subjects):
+            raise LakeError(f"{self._dead_letters} is a subject of {stream} itself; dead letters need another stream")
         if self._registered is None or not self._registered.follow(info):
             return False
         is_other = not self.columns.equals(self._registered.columns)
@@ -105,10 +105,10 @@ class TypedPayloads:
         return is_other
 
     def shaped(self, batches: Iterator[pa.RecordBatch], identity: str) -> Iterator[pa.RecordBatch]:
-        """Batches with the columns of payloads. When this ends, all letters are stored.
+        """Batches with the columns of payloads. When this ends, all dead letters are stored.
 
         Raises:
-            SparkSideError: no stream takes the letters.
+            SparkSideError: no stream takes the dead letters.
         """
         from slipstream.spark.sink.publish import RowPublisher
         from slipstream.spark.source.json_payloads import structs_of
@@ -119,7 +119,7 @@ class TypedPayloads:
         try:
             for batch in batches:
                 values = read(batch.column("payload"), wanted, False)
-                if self._letters and values.null_count:
+                if self._dead_letters and values.null_count:
                     publisher = publisher or RowPublisher(self._reach, _IN_FLIGHT)
                     self._bury(publisher, batch.filter(pc.is_null(values)), identity)
                     fits = pc.is_valid(values)
@@ -148,5 +148,5 @@ class TypedPayloads:
                 ("Slipstream-Sequence", str(row["seq"])),
             ):
                 block = headers.append(block, name.encode(), value.encode())
-            publisher.publish(self._letters, row["payload"] or b"", block)
+            publisher.publish(self._dead_letters, row["payload"] or b"", block)
             self.buried += 1

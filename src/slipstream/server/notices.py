@@ -17,7 +17,7 @@ from slipstream.config.checker import quote
 from slipstream.config.features import flag_lines
 from slipstream.config.listener_options import OCSPCacheOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, Options
-from slipstream.config.record import Record
+from slipstream.config.record import Record, has_default, is_compared
 from slipstream.limits import MAX_PAYLOAD_WARN_BYTES
 from slipstream.links.compression import BEST, BETTER, configured_mode
 from slipstream.units import MIB
@@ -212,7 +212,7 @@ def _changed(record: Record, default: Record, prefix: str) -> Iterator[str]:
     """Names of the fields that are not at their default, those of blocks with the name of the block."""
     for name in record.__match_args__:
         value, before = getattr(record, name), getattr(default, name)
-        if value == before or name in record._uncompared or (name == "auth_timeout_ns" and not value):
+        if value == before or not is_compared(record, name) or (name == "auth_timeout_ns" and not value):
             continue
         if isinstance(value, OCSPCacheOptions):
             if value.type != "none":
@@ -226,5 +226,5 @@ def _changed(record: Record, default: Record, prefix: str) -> Iterator[str]:
 
 def _plain(record: Record) -> Record:
     """The same with all defaults; what has none stays as it is."""
-    needed = {name: getattr(record, name) for name in record.__match_args__ if name not in record._defaults}
+    needed = {name: getattr(record, name) for name in record.__match_args__ if not has_default(record, name)}
     return type(record)(**needed)

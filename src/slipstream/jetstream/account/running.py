@@ -14,6 +14,7 @@ from slipstream.jetstream.guard import call, each
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.commit.committer import Replication
+from slipstream.jetstream.stream.commit.health import StoreWatch
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["RunningStreams", "StreamHook"]
@@ -61,14 +62,13 @@ class RunningStreams:
     ) -> Stream:
         """A stream that does not listen yet."""
         share = StreamShare(self._budgets[config.storage], store)
-        return Stream(config, store, created_ns, self._ports, self._server.facts, share, replication)
+        watch = StoreWatch(self._server.on_full, self._advisories.stream_damaged)
+        return Stream(config, store, created_ns, self._ports, self._server.facts, share, watch, replication)
 
     def start(self, stream: Stream, *, recovered: bool) -> None:
         """Let a stream listen. One that is `recovered` holds its subjects from now on, a new one did before."""
         self.by_name[stream.name] = stream
         self._names = None
-        stream.health.on_lost = self._advisories.stream_damaged
-        stream.health.on_full = self._server.on_full
         if recovered:
             self._holdings.take(stream.config)
         for hook in self.on_started:

@@ -39,7 +39,7 @@ class JetStreamServer:
     def __init__(
         self,
         facts: ServerFacts,
-        on_full: Callable[[str], None] | None = None,
+        on_full: Callable[[str], None],
         cluster: ClusterFacts | None = None,
     ) -> None:
         """Share the server's memory and disk.

@@ -41,7 +41,7 @@ from slipstream.jetstream.stream.admission.known_subjects import known_subjects,
 from slipstream.jetstream.stream.admission.traced import TracedStream
 from slipstream.jetstream.stream.admission.verdict import Origin
 from slipstream.jetstream.stream.commit.committer import Committer, Replication
-from slipstream.jetstream.stream.commit.health import StoreHealth
+from slipstream.jetstream.stream.commit.health import StoreHealth, StoreWatch
 from slipstream.jetstream.stream.commit.point import AfterCommit, Removed
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.jetstream.stream.copies.copy_in import CopyIn
@@ -72,6 +72,7 @@ class Stream:
         ports: Ports,
         facts: ServerFacts,
         resources: Resources,
+        watch: StoreWatch,
         replication: Replication | None = None,
     ) -> None:
         """Take over a store, new or recovered. Nothing is listened to before `start`.
@@ -91,7 +92,7 @@ class Stream:
         self.holds = Holds(ports)  # what retention must leave alone
         self.holds.released.append(self._released)
         self.slices = Slices(ports, self._pace)  # removals that take several turns
-        self.health = StoreHealth(config.name, store, ports, resources)
+        self.health = StoreHealth(config.name, store, ports, resources, watch)
         acks = PubAcks(config.name, facts.domain, preview=is_preview(config))
         intake = Intake(self._publish, self._resume, ports.now_ns, facts.max_buffered_bytes, facts.max_buffered_msgs)
         self.committer = Committer(
@@ -111,15 +112,15 @@ class Stream:
         self.removals = Removals(
             store, self, self.appends, self.committer, self.slices, is_untouched=config.first_seq == 0
         )
-        self._limits = LimitKeeper(store, self.holds, self.removals, self.committer, self.slices)
-        self._expirer = Expirer(store, ports, self.holds, self.appends, self.removals, self.committer)
+        self._limits = LimitKeeper(config, store, self.holds, self.removals, self.committer, self.slices)
+        self._expirer = Expirer(config, store, ports, self.holds, self.appends, self.removals, self.committer)
         self._ids = IdWindow(store, ports, self.appends)
         # Parts that answer the ingest and the committer themselves, without a call in between.
         self.rolled_up = self.removals.roll_up
         self.remembered = self._ids.remembered
         self.on_settled = self.health.settled
         self.on_upkeep = self.health.look_for_losses
-        self._configure(config)
+        self._allow_schedules(config)
         self._ids.rebuild(config)
 
     @property
@@ -170,7 +171,9 @@ class Stream:
             self.store.compress(codec_of(config))
             self.committer.upkeep.soon()
         self.ingest.configure(config)
-        self._configure(config)
+        self._allow_schedules(config)
+        self._limits.configure(config)
+        self._expirer.configure(config)
         self._subscribe([] if is_template(config) else config.subjects)
         if old.duplicate_window_ns < config.duplicate_window_ns:
             self._ids.rebuild(config)
@@ -344,11 +347,9 @@ class Stream:
         self.interest.on_purged(b"")
         self.upstream.on_fault()
 
-    def _configure(self, config: StreamConfig) -> None:
+    def _allow_schedules(self, config: StreamConfig) -> None:
         if config.allow_msg_schedules and self._schedules is None:
             self._schedules = Schedules(self.store, self._ports, partial(self.copy_in.store, origin=Origin.SCHEDULE))
-        self._limits.configure(config)
-        self._expirer.configure(config)
 
     def _subscribe(self, subjects: list[str]) -> None:
         """Listen on exactly these; on very many bit by bit, so that others have their turns."""

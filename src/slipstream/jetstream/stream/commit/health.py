@@ -6,13 +6,23 @@ Each change is said once: to the account (sizes), to the log, and to whoever ask
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.values import Lost, StoreUnavailable
 from slipstream.jetstream.stream.admission.ingest_ports import Resources
 
-__all__ = ["StoreHealth"]
+__all__ = ["StoreHealth", "StoreWatch"]
+
+
+class StoreWatch(NamedTuple):
+    """Who is told what happens to stores, with the names of their streams."""
+
+    full: Callable[[str], None]
+    """There is no space for messages any more."""
+    lost: Callable[[str, Lost], None]
+    """Messages cannot be read any more."""
 
 
 class StoreHealth:
@@ -26,21 +36,19 @@ class StoreHealth:
         "_reported_bytes",
         "_resources",
         "_store",
-        "on_full",
-        "on_lost",
+        "_watch",
     )
 
-    def __init__(self, name: str, store: Store, ports: Ports, resources: Resources) -> None:
+    def __init__(self, name: str, store: Store, ports: Ports, resources: Resources, watch: StoreWatch) -> None:
         """Nothing was said yet."""
         self._name = name
         self._store = store
         self._ports = ports
         self._resources = resources
+        self._watch = watch
         self._reported_bytes = 0  # size the account knows of
         self._lost_count = 0  # messages that could not be read when upkeep last ended
         self._is_full = False  # there was no space when the store was last looked at
-        self.on_full: Callable[[str], None] | None = None  # told when there is no space for messages any more
-        self.on_lost: Callable[[str, Lost], None] | None = None  # told of messages that cannot be read any more
 
     def settled(self) -> None:
         """A commit has succeeded: let the account know how much is stored, and everybody when there is no space."""
@@ -63,8 +71,7 @@ class StoreHealth:
         lost = self._store.lost()
         if len(lost.seqs) > self._lost_count:
             self._ports.log("ERR", f"Stream '{self._name}' cannot read {len(lost.seqs)} of its messages any more")
-            if self.on_lost is not None:
-                self.on_lost(self._name, lost)
+            self._watch.lost(self._name, lost)
         self._lost_count = len(lost.seqs)
         self.look_for_space()
 
@@ -75,6 +82,5 @@ class StoreHealth:
         if is_full and not self._is_full:
             text = f"Stream '{self._name}' is out of storage and takes no messages until there is space"
             self._ports.log("ERR", text)
-            if self.on_full is not None:
-                self.on_full(self._name)
+            self._watch.full(self._name)
         self._is_full = is_full

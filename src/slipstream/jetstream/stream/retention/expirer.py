@@ -55,9 +55,16 @@ class Expirer:
     )
 
     def __init__(
-        self, store: Store, ports: Ports, holds: Holds, appends: Appends, removals: Removals, committer: Committer
+        self,
+        config: StreamConfig,
+        store: Store,
+        ports: Ports,
+        holds: Holds,
+        appends: Appends,
+        removals: Removals,
+        committer: Committer,
     ) -> None:
-        """Start from the deadlines the store has; `configure` must follow, and nothing is removed before `run`."""
+        """Start from the deadlines the store has; nothing is removed before `run`."""
         self._store = store
         self._ports = ports
         self._holds = holds
@@ -69,6 +76,7 @@ class Expirer:
         self._due_later: list[int] = []  # expired messages that are held
         self._stopped = False
         self.due_ns = _NEVER_NS  # when the timer will look
+        self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
         """Take over a (new) configuration; `run` has to follow if messages may be due by it."""

@@ -29,8 +29,17 @@ class LimitKeeper:
 
     __slots__ = ("_at_once", "_committer", "_config", "_holds", "_removals", "_slices", "_store", "busy")
 
-    def __init__(self, store: Store, holds: Holds, removals: Removals, committer: Committer, slices: Slices) -> None:
-        """Keep limits on `store`; `configure` must follow."""
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: Store,
+        holds: Holds,
+        removals: Removals,
+        committer: Committer,
+        slices: Slices,
+    ) -> None:
+        """Keep the limits of `config` on `store`."""
+        self._config = config
         self._store = store
         self._holds = holds
         self._removals = removals
