@@ -24,10 +24,9 @@ other lines, up to `INFO_MAX`: it lists servers. Every read of the buffer tests 
 nine digits, so no sum can overflow. Complexity: O(bytes of the lines); a message is passed by its size.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_SIZE
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr
 
 from slipstream.kernels.links.arrivals cimport Arrivals
 from slipstream.kernels.links.interestlines cimport InterestLines
@@ -37,6 +36,7 @@ from slipstream.kernels.links.linklines cimport (
 )
 from slipstream.kernels.wire.clientlines cimport Span, number, skip_blanks, span_bytes, starts
 from slipstream.kernels.wire.delivery cimport Delivery
+from slipstream.kernels.wire.readbuffer cimport ReadBuffer, Unparsed
 from slipstream.kernels.wire.receivers cimport TO_GATEWAY, TO_ROUTE, Link
 
 # What the peer did wrong; the sink decides what to say and whether to close. As in `parser`, and one more.
@@ -49,12 +49,8 @@ TOO_MUCH_WAITING = WAITS_TOO_LONG
 EARLY_OPERATION = IS_EARLY
 
 cdef enum:
-    # Larger incomplete messages are received in place; smaller ones are cheaper to copy than an extra system call.
-    HELD_MESSAGE_MAX = 65536
     # INFO lists the servers of a cluster and the rights of a user.
     INFO_MAX = 65536
-    # Reads that arrive while an answer about the peer is awaited, or behind a very long line.
-    ASIDE_SIZE = 16384
 
 
 cdef class LinkParser:
@@ -64,7 +60,6 @@ cdef class LinkParser:
         ready: the handshake is over.
         named_accounts: lines name the account.
         arrivals: which messages are taken, and for whom.
-        waiting_max: bytes that may come while the parser is paused.
     """
 
     cdef object _sink
@@ -74,16 +69,10 @@ cdef class LinkParser:
     cdef public bint named_accounts
     cdef public Py_ssize_t max_payload
     cdef public Py_ssize_t max_control_line
-    cdef public Py_ssize_t waiting_max
     cdef public unsigned long long msgs
     cdef public unsigned long long msg_bytes
-    cdef readonly bint paused
     cdef public bint dead
-    cdef bytearray _aside
-    cdef bytes _held
-    cdef object _message
-    cdef Py_ssize_t _message_have
-    cdef Py_ssize_t _message_need
+    cdef ReadBuffer _bytes
     cdef InterestLines _interest
 
     def __cinit__(
@@ -96,133 +85,92 @@ cdef class LinkParser:
         self.ready = self.named_accounts = False
         self.max_payload = max_payload
         self.max_control_line = max_control_line
-        self.waiting_max = max_control_line
-        self.paused = self.dead = False
-        self._message_have = self._message_need = 0
+        self._bytes = ReadBuffer()
+        self._bytes.waiting_max = max_control_line
+        self.dead = False
 
     # --- bytes ------------------------------------------------------------------------------------------------------
 
     @property
+    def paused(self):
+        """Whether nothing is parsed now."""
+        return self._bytes.paused
+
+    @property
+    def waiting_max(self):
+        """Bytes that may come meanwhile."""
+        return self._bytes.waiting_max
+
+    @waiting_max.setter
+    def waiting_max(self, Py_ssize_t most):
+        self._bytes.waiting_max = most
+
+    @property
     def held(self):
         """Bytes kept of an incomplete operation."""
-        if self._message is not None:
-            return self._message_have
-        return 0 if self._held is None else PyBytes_GET_SIZE(self._held)
+        return self._bytes.size()
 
     def stop(self):
         """Take no further operation and keep nothing but the counts."""
         self.dead = True
-        self._held = None
-        self._message = None
-        self._aside = None
+        self._bytes.stop()
         self._sink = None
         self._interest.stop()
         self.arrivals.stop()
 
     def pause(self):
         """Stop after the operation under way; bytes that still come are kept for `resume`, up to `waiting_max`."""
-        self.paused = True
+        self._bytes.paused = True
 
     def resume(self):
         """Go on with what was kept."""
-        cdef bytes held = self._held
-        self.paused = False
-        self._aside = None
-        self._held = None
+        cdef bytes held = self._bytes.resume()
         if held is not None and not self.dead:
             self._consume(PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
 
     def lend(self, bytearray shared not None):
         """Where the next read should put its bytes. `shared` is used until `filled` is called, then free again."""
-        cdef Py_ssize_t held
-        if self._reads_aside(shared):
-            if self._aside is None:
-                self._aside = bytearray(ASIDE_SIZE)
-            return self._aside
-        if self._message is not None:
-            return memoryview(self._message)[self._message_have:]
-        if self._held is None:
-            return shared
-        held = PyBytes_GET_SIZE(self._held)
-        memcpy(PyByteArray_AS_STRING(shared), PyBytes_AS_STRING(self._held), held)
-        return memoryview(shared)[held:]
+        return self._bytes.lend(shared)
 
     def filled(self, bytearray shared not None, Py_ssize_t size):
         """The read put `size` bytes where `lend` said."""
-        cdef Py_ssize_t have
+        cdef Unparsed found
+        cdef object owner
         if self.dead:
             return
-        if self._reads_aside(shared):
-            self.feed(bytes(self._aside[:size]))
+        if self._bytes.reads_aside(shared):
+            self.feed(self._bytes.aside(size))
             return
-        if self._message is not None:
-            self._message_have += size
-            if self._message_have == self._message_need:
-                self._finish_message()
-            return
-        have = size
-        if self._held is not None:
-            have += PyBytes_GET_SIZE(self._held)
-        self._consume(PyByteArray_AS_STRING(shared), have)
+        owner = self._bytes.filled(shared, size, &found)
+        if owner is not None:
+            self._consume(found.at, found.size)
 
     def feed(self, bytes data not None):
         """Parse bytes that were read elsewhere."""
-        cdef Py_ssize_t size, taken
-        if self.dead:
-            return
-        if self.paused:
-            self._held = data if self._held is None else self._held + data
-            self._check_waiting()
-            return
-        if self._message is not None:
-            size = PyBytes_GET_SIZE(data)
-            taken = min(size, self._message_need - self._message_have)
-            memcpy(PyByteArray_AS_STRING(self._message) + self._message_have, PyBytes_AS_STRING(data), taken)
-            self._message_have += taken
-            if self._message_have == self._message_need:
-                self._finish_message()
-            if taken == size or self.dead:
-                return
-            data = data[taken:]
-        if self._held is not None:
-            data = self._held + data
-        self._consume(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-    cdef bint _reads_aside(self, bytearray shared):
-        """Whether reads go to a buffer of this link's own: they are not parsed now, or do not fit behind the rest."""
-        if self.paused or self._message is not None or self._held is None:
-            return self.paused
-        return PyBytes_GET_SIZE(self._held) > PyByteArray_GET_SIZE(shared) // 2
+        cdef Unparsed found
+        cdef object owner
+        cdef Py_ssize_t at = 0
+        while not self.dead and at < PyBytes_GET_SIZE(data):
+            owner = self._bytes.fed(data, &at, &found)
+            if owner is not None:
+                self._consume(found.at, found.size)
+            else:
+                self._check_waiting()
 
     cdef int _check_waiting(self) except -1:
-        cdef bytes held = self._held
-        if PyBytes_GET_SIZE(held) > self.waiting_max:
-            self._held = None
+        cdef bytes held = self._bytes.overflow()
+        if held is not None:
             self._violate(WAITS_TOO_LONG, PyBytes_AS_STRING(held), PyBytes_AS_STRING(held) + PyBytes_GET_SIZE(held))
-        return 0
-
-    cdef int _finish_message(self) except -1:
-        cdef object message = self._message
-        self._message = None
-        self._consume(PyByteArray_AS_STRING(message), self._message_need)
         return 0
 
     cdef int _consume(self, const char *start, Py_ssize_t size) except -1:
         """Parse from `start`; keep what is incomplete."""
         cdef Py_ssize_t need = 0
         cdef Py_ssize_t used = self._parse(start, size, &need)
-        cdef Py_ssize_t left = size - used
-        self._held = None
-        if self.dead or left == 0:
-            return 0
-        if need > HELD_MESSAGE_MAX:
-            self._message = PyByteArray_FromStringAndSize(NULL, need)
-            memcpy(PyByteArray_AS_STRING(self._message), start + used, left)
-            self._message_have = left
-            self._message_need = need
-            return 0
-        self._held = PyBytes_FromStringAndSize(start + used, left)
-        if self.paused:
+        if self.dead or used == size:
+            self._bytes.parsed()
+        else:
+            self._bytes.keep(start + used, size - used, need)
             self._check_waiting()
         return 0
 
@@ -236,7 +184,7 @@ cdef class LinkParser:
         cdef const char *line_end
         cdef Py_ssize_t used
         cdef char first
-        while p < end and not self.paused:
+        while p < end and not self._bytes.paused:
             newline = <const char *>memchr(p, b"\n", end - p)
             if newline == NULL:
                 self._check_partial(p, end)

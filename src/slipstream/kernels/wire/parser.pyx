@@ -7,24 +7,23 @@
 Verbs are case-insensitive; arguments are separated by runs of blanks and tabs. Control operations are calls of the
 sink (`on_connect`, `on_sub`, ...); what becomes of a publish is `publishing`. How a line is cut is `clientlines`.
 
-Whatever way the bytes are cut into reads, the calls are the same. What is left of a read, an incomplete line or a
-message up to `HELD_MESSAGE_MAX`, is kept in `_held`; a larger message gets a buffer of its own that the next reads fill
-directly. What means nothing, blanks before the arguments and the tail of a PING, is not kept. So memory of one
-connection is bounded by the control line and payload limits.
+Whatever way the bytes are cut into reads, the calls are the same: what is left of a read is kept by `readbuffer`. What
+means nothing, blanks before the arguments and the tail of a PING, is not kept. So memory of one connection is bounded by
+the control line and payload limits.
 
 Every read of the buffer tests `end - p` first; sizes come from at most nine digits, so no sum can overflow. Complexity:
 O(bytes of the lines); a message is passed by its size.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr
 
 from slipstream.kernels.wire.clientlines cimport (
     ARGS_MAX, Span, number, skip_blanks, span_bytes, split, starts, without_idle_bytes,
 )
 from slipstream.kernels.wire.delivery cimport Delivery
 from slipstream.kernels.wire.publishing cimport Publishing
+from slipstream.kernels.wire.readbuffer cimport ReadBuffer, Unparsed
 
 # What the peer did wrong; the sink decides what to say and whether to close.
 UNKNOWN_OPERATION = 1
@@ -35,11 +34,6 @@ HEADERS_NOT_NEGOTIATED = 5
 TOO_MUCH_WAITING = 6
 
 cdef enum:
-    # Larger incomplete messages are received in place; smaller ones are cheaper to copy than an extra system call.
-    HELD_MESSAGE_MAX = 65536
-    # Reads that arrive while an answer about the client is awaited; the listener stops reading, so they are few. And
-    # reads behind a line that is so long that the shared buffer has no room left.
-    ASIDE_SIZE = 16384
     # In place of the size of an incomplete message: what is incomplete is a line.
     PARTIAL_LINE = -1
 
@@ -50,45 +44,44 @@ cdef class Parser(Publishing):
     Attributes, beside those of `Publishing`:
         awaiting_connect: the first operation has to be CONNECT; anything else asks `sink.on_early_operation`.
         headers: HPUB is allowed.
-        waiting_max: bytes that may come while the parser is paused.
     """
 
     cdef public bint awaiting_connect
     cdef public bint headers
     cdef public Py_ssize_t max_payload
     cdef public Py_ssize_t max_control_line
-    cdef public Py_ssize_t waiting_max
-    cdef readonly bint paused
-    cdef bytearray _aside
-    cdef bytes _held
-    cdef object _message
-    cdef Py_ssize_t _message_have
-    cdef Py_ssize_t _message_need
+    cdef ReadBuffer _bytes
 
     def __cinit__(self, sink, client, Delivery delivery not None, Py_ssize_t max_payload, Py_ssize_t max_control_line):
         self.awaiting_connect = self.headers = False
         self.max_payload = max_payload
         self.max_control_line = max_control_line
-        self.waiting_max = max_control_line
-        self.paused = False
-        self._aside = None
-        self._held = None
-        self._message = None
-        self._message_have = self._message_need = 0
+        self._bytes = ReadBuffer()
+        self._bytes.waiting_max = max_control_line
+
+    @property
+    def paused(self):
+        """Whether nothing is parsed now."""
+        return self._bytes.paused
+
+    @property
+    def waiting_max(self):
+        """Bytes that may come meanwhile."""
+        return self._bytes.waiting_max
+
+    @waiting_max.setter
+    def waiting_max(self, Py_ssize_t most):
+        self._bytes.waiting_max = most
 
     @property
     def held(self):
         """Bytes kept of an incomplete operation."""
-        if self._message is not None:
-            return self._message_have
-        return 0 if self._held is None else PyBytes_GET_SIZE(self._held)
+        return self._bytes.size()
 
     def stop(self):
         """Take no further operation and keep nothing but the counts."""
         self.dead = True
-        self._held = None
-        self._message = None
-        self._aside = None
+        self._bytes.stop()
         self._last_subject = None
         self._last_route = None
         self.verdicts = None
@@ -98,116 +91,60 @@ cdef class Parser(Publishing):
 
     def pause(self):
         """Stop after the operation under way; bytes that still come are kept for `resume`, up to `waiting_max`."""
-        self.paused = True
+        self._bytes.paused = True
 
     def resume(self):
         """Go on with what was kept."""
-        cdef bytes held = self._held
-        self.paused = False
-        self._aside = None
-        self._held = None
+        cdef bytes held = self._bytes.resume()
         if held is not None and not self.dead:
             self._consume(PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
 
     def lend(self, bytearray shared not None):
         """Where the next read should put its bytes. `shared` is used until `filled` is called, then free again."""
-        cdef Py_ssize_t held
-        if self._reads_aside(shared):
-            if self._aside is None:
-                self._aside = bytearray(ASIDE_SIZE)
-            return self._aside
-        if self._message is not None:
-            return memoryview(self._message)[self._message_have:]
-        if self._held is None:
-            return shared
-        held = PyBytes_GET_SIZE(self._held)
-        memcpy(PyByteArray_AS_STRING(shared), PyBytes_AS_STRING(self._held), held)
-        return memoryview(shared)[held:]
+        return self._bytes.lend(shared)
 
     def filled(self, bytearray shared not None, Py_ssize_t size):
         """The read put `size` bytes where `lend` said."""
-        cdef Py_ssize_t have
+        cdef Unparsed found
+        cdef object owner
         if self.dead:
             return
-        if self._reads_aside(shared):
-            self.feed(bytes(self._aside[:size]))
+        if self._bytes.reads_aside(shared):
+            self.feed(self._bytes.aside(size))
             return
-        if self._message is not None:
-            self._message_have += size
-            if self._message_have == self._message_need:
-                self._finish_message()
-            return
-        have = size
-        if self._held is not None:
-            have += PyBytes_GET_SIZE(self._held)
-        self._consume(PyByteArray_AS_STRING(shared), have)
+        owner = self._bytes.filled(shared, size, &found)
+        if owner is not None:
+            self._consume(found.at, found.size)
 
     def feed(self, bytes data not None):
         """Parse bytes that were read elsewhere (WebSocket frames, tests)."""
-        cdef Py_ssize_t size, taken
-        if self.dead:
-            return
-        if self.paused:
-            self._keep(data)
-            return
-        if self._message is not None:
-            size = PyBytes_GET_SIZE(data)
-            taken = min(size, self._message_need - self._message_have)
-            memcpy(PyByteArray_AS_STRING(self._message) + self._message_have, PyBytes_AS_STRING(data), taken)
-            self._message_have += taken
-            if self._message_have == self._message_need:
-                self._finish_message()
-            if taken == size or self.dead:
-                return
-            data = data[taken:]
-        if self._held is not None:
-            data = self._held + data
-        self._consume(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-    cdef bint _reads_aside(self, bytearray shared):
-        """Whether reads go to a buffer of this connection's own: they are not parsed now, or do not fit behind the rest."""
-        if self.paused or self._message is not None or self._held is None:
-            return self.paused
-        return PyBytes_GET_SIZE(self._held) > PyByteArray_GET_SIZE(shared) // 2
-
-    cdef int _keep(self, bytes data) except -1:
-        self._held = data if self._held is None else self._held + data
-        self._check_waiting()
-        return 0
+        cdef Unparsed found
+        cdef object owner
+        cdef Py_ssize_t at = 0
+        while not self.dead and at < PyBytes_GET_SIZE(data):
+            owner = self._bytes.fed(data, &at, &found)
+            if owner is not None:
+                self._consume(found.at, found.size)
+            else:
+                self._check_waiting()
 
     cdef int _check_waiting(self) except -1:
-        cdef bytes held = self._held
-        if PyBytes_GET_SIZE(held) > self.waiting_max:
-            self._held = None
+        cdef bytes held = self._bytes.overflow()
+        if held is not None:
             self._violate(TOO_MUCH_WAITING, PyBytes_AS_STRING(held), PyBytes_AS_STRING(held) + PyBytes_GET_SIZE(held))
-        return 0
-
-    cdef int _finish_message(self) except -1:
-        cdef object message = self._message
-        self._message = None
-        self._consume(PyByteArray_AS_STRING(message), self._message_need)
         return 0
 
     cdef int _consume(self, const char *start, Py_ssize_t size) except -1:
         """Parse from `start`; keep what is incomplete."""
         cdef Py_ssize_t need = 0
         cdef Py_ssize_t used = self._parse(start, size, &need)
-        cdef Py_ssize_t left = size - used
-        self._held = None
-        if self.dead or left == 0:
-            return 0
-        if need > HELD_MESSAGE_MAX:
-            self._message = PyByteArray_FromStringAndSize(NULL, need)
-            memcpy(PyByteArray_AS_STRING(self._message), start + used, left)
-            self._message_have = left
-            self._message_need = need
-            return 0
-        if need == PARTIAL_LINE:
-            self._held = without_idle_bytes(start + used, start + size)
+        if self.dead or used == size:
+            self._bytes.parsed()
+        elif need == PARTIAL_LINE:
+            self._bytes.hold(without_idle_bytes(start + used, start + size))
         else:
-            self._held = PyBytes_FromStringAndSize(start + used, left)
-            if self.paused:
-                self._check_waiting()
+            self._bytes.keep(start + used, size - used, need)
+            self._check_waiting()
         return 0
 
     cdef Py_ssize_t _parse(self, const char *start, Py_ssize_t size, Py_ssize_t *need) except -1:
@@ -217,11 +154,11 @@ cdef class Parser(Publishing):
         cdef const char *newline
         cdef const char *line_end
         cdef Py_ssize_t used
-        while p < end and not self.paused:
+        while p < end and not self._bytes.paused:
             if self.awaiting_connect and (p[0] | 0x20) != b"c":
                 if not self._sink.on_early_operation():
                     return 0
-                if self.paused:
+                if self._bytes.paused:
                     break
             newline = <const char *>memchr(p, b"\n", end - p)
             if newline == NULL:

@@ -1,0 +1,3 @@
+# All of it is called from other kernels.
+
+class ReadBuffer: ...
