@@ -51,6 +51,9 @@ class Node:
         self.disk = self.disk.kill()
         self.store = FileStore.open(self.disk, DIRECTORY, self.options, committed=committed)
 
+    def all(self) -> list[Entry]:
+        return list(self.log.entries(1, self.log.last_index + 1, 1 << 30))
+
     def saved(self) -> Applied | None:
         return read_applied(self.disk, DIRECTORY)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.listening import listen
 from slipstream.cli.messages import read_delivery
+from slipstream.client.ephemeral import ephemeral_config
 from slipstream.client.wire import ClientError, Message
 from slipstream.units import SECOND_NS
 
@@ -131,19 +132,7 @@ class Feed:
 
     def _make(self, link: ClientLink) -> None:
         assert self._config is not None
-        config: dict[str, Any] = {
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": _IDLE_NS,
-            **self._config,
-        }
-        if config.get("deliver_policy") == "last_per_subject" and not config.get("filter_subjects"):
-            config.setdefault("filter_subject", ">")  # servers want to be told
-        if self._last_seq:
-            config.pop("opt_start_time", None)
-            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last_seq + 1}
+        config = ephemeral_config(self._config, self._last_seq, _IDLE_NS)
         info = link.api(f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config})
         self._name, self.pending = info["name"], info["num_pending"]
 

@@ -14,6 +14,7 @@ __all__ = [
     "HEADER",
     "SIZE",
     "Parsed",
+    "edit_flags",
     "force_flag",
     "json_flag",
     "list_option",
@@ -66,6 +67,17 @@ DURATION: Final = Parsed("duration", parse_duration)
 SIZE: Final = Parsed("bytes", parse_bytes)
 HEADER: Final = Parsed("k:v", _read_header)
 _PAIR: Final = Parsed("key=value", _read_pair)
+
+
+def edit_flags(command: _F) -> _F:
+    """How a configuration is changed: from a file, by hand, or only to see what would change."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Only show the differences."),
+        click.option("--interactive", "-i", is_flag=True, help="Edit the configuration in $EDITOR."),
+        click.option("--config", "config_file", metavar="FILE", help="Read the new configuration from a JSON file."),
+    ):
+        command = option(command)
+    return command
 
 
 def list_option(*names: str, **kwargs: Any) -> Callable[[_F], _F]:

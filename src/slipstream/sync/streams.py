@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from slipstream.client.ephemeral import ephemeral_config
 from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.protocol.headers import parse_headers
 from slipstream.sync.client import Listener
@@ -237,18 +238,7 @@ class _Reading:
             yield delivered(client, message)
 
     def _make(self) -> None:
-        config = {
-            "ack_policy": "none",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": _IDLE_NS,
-            **self._config,
-        }
-        if config.get("deliver_policy") == "last_per_subject" and not config.get("filter_subjects"):
-            config.setdefault("filter_subject", ">")  # servers want to be told
-        if self._last_seq:
-            config.pop("opt_start_time", None)
-            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last_seq + 1}
+        config = ephemeral_config(self._config, self._last_seq, _IDLE_NS)
         name = self._stream.name
         info = self._jetstream.api(f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": config})
         self._name, self._pending = info["name"], info["num_pending"]

@@ -9,37 +9,12 @@ import pytest
 from models.records import Record, encode_frame
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.jobs import CommitJob
-from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
+from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.testing.sim_disk import SimDisk
+from support.replica_nodes import Node
 from support.stores import DIRECTORY, UID, commit, fill, options, payload
 
 CONF_CHANGE_V2 = 2
-
-
-class Node:
-    """A replica whose driver is the test."""
-
-    def __init__(self, *, segment_bytes: int = 1 << 20) -> None:
-        self.disk = SimDisk()
-        self.options = replace(options(segment_bytes=segment_bytes), replicated=True)
-        self.store = FileStore.create(self.disk, DIRECTORY, uid=UID, config=b"{}", options=self.options)
-
-    @property
-    def log(self) -> ReplicaLog:
-        assert self.store.replica is not None
-        return self.store.replica
-
-    def write(self, *entries: Entry) -> None:
-        self.log.write(entries)
-        commit(self.store)
-
-    def reopen(self, committed: int) -> None:
-        self.disk = self.disk.kill()
-        self.store = FileStore.open(self.disk, DIRECTORY, self.options, committed=committed)
-
-    def all(self) -> list[Entry]:
-        return list(self.log.entries(1, self.log.last_index + 1, 1 << 30))
 
 
 def frame(index: int, term: int, *records: Record) -> Entry:
@@ -53,13 +28,7 @@ def message(seq: int, text: bytes = b"x") -> Record:
 def led(node: Node, count: int) -> list[Entry]:
     """What a leader proposes."""
     fill(node.store, count)
-    first = node.log.last_index + 1
-    job = node.store.begin_commit()
-    assert isinstance(job, CommitJob)
-    packed = node.log.proposals(job)
-    job.run()
-    node.store.finish_commit(job)
-    return [(index, 3, 0, data) for index, data in enumerate(packed, first)]
+    return node.propose()
 
 
 def test_what_a_leader_writes_another_replica_has() -> None:

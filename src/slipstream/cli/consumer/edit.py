@@ -13,7 +13,7 @@ from slipstream.cli.consumer.info import print_consumer
 from slipstream.cli.jetstream import choose_consumer, choose_stream, read_config_file, user_metadata
 from slipstream.cli.prompts import confirm_or_stop, edited_by_hand
 from slipstream.cli.stream.edit import print_differences
-from slipstream.cli.types import force_flag, json_flag
+from slipstream.cli.types import edit_flags, force_flag, json_flag
 
 __all__ = ["edit"]
 
@@ -21,9 +21,7 @@ __all__ = ["edit"]
 @click.command(cls=Command)
 @click.argument("stream", metavar="[STREAM]", required=False)
 @click.argument("name", metavar="[CONSUMER]", required=False)
-@click.option("--config", "config_file", metavar="FILE", help="Read the new configuration from a JSON file.")
-@click.option("--interactive", "-i", is_flag=True, help="Edit the configuration in $EDITOR.")
-@click.option("--dry-run", is_flag=True, help="Only show the differences.")
+@edit_flags
 @config_flags(edit=True)
 @force_flag
 @json_flag

@@ -13,16 +13,14 @@ from slipstream.cli.prompts import confirm_or_stop, edited_by_hand
 from slipstream.cli.render import say
 from slipstream.cli.stream.flags import config_flags, with_flags
 from slipstream.cli.stream.info import print_stream
-from slipstream.cli.types import force_flag, json_flag
+from slipstream.cli.types import edit_flags, force_flag, json_flag
 
 __all__ = ["edit", "print_differences"]
 
 
 @click.command(cls=Command)
 @click.argument("name", metavar="[STREAM]", required=False)
-@click.option("--config", "config_file", metavar="FILE", help="Read the new configuration from a JSON file.")
-@click.option("--interactive", "-i", is_flag=True, help="Edit the configuration in $EDITOR.")
-@click.option("--dry-run", is_flag=True, help="Only show the differences.")
+@edit_flags
 @config_flags(edit=True)
 @force_flag
 @json_flag
