@@ -300,7 +300,7 @@ def compression(mode_for_on: str) -> Reader:
 
 
 def _remotes(checker: Checker, value: Value, key: str) -> object:
-    from slipstream.config.cluster_keys import leaf_remotes  # remotes are rare; their table is large
+    from slipstream.config.remote_keys import leaf_remotes  # remotes are rare; their table is large
 
     return leaf_remotes(checker, value, key)
 

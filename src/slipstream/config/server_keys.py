@@ -302,7 +302,7 @@ SERVER: Final = KeyTable(
     ),
     Key("cluster", (_MAP, _block("cluster_keys", "cluster")), "Routes to servers of the same cluster."),
     Key("gateway", (_MAP, _block("cluster_keys", "gateway")), "Connections to other clusters."),
-    Key("mqtt", (_MAP, _block("cluster_keys", "mqtt")), "MQTT listener."),
+    Key("mqtt", (_MAP, _block("mqtt_keys", "mqtt")), "MQTT listener."),
     Key("ocsp", ("boolean or map", _block("ocsp_keys", "ocsp")), "OCSP stapling of the server's certificate."),
     Key("ocsp_cache", ("boolean or map", _block("ocsp_keys", "ocsp_cache")), "Cache of OCSP answers about peers."),
 )

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipstream.config.addresses import advertised
-from slipstream.config.cluster_keys import redacted, remote_name
 from slipstream.config.record import replace
+from slipstream.config.remote_keys import redacted, remote_name
 from slipstream.errors import SlipstreamError
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.nodes import LeafNodes
