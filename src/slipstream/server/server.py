@@ -148,7 +148,7 @@ class Server:
         return self.listeners.clients.url
 
     def _repr_html_(self) -> str:
-        from slipstream.notebook import server_html
+        from slipstream.server.display import server_html
 
         return server_html(self)
 

@@ -152,7 +152,7 @@ class JetStream:
         return f"<{type(self).__name__} {self.prefix}>"
 
     def _repr_html_(self) -> str:
-        from slipstream.notebook import streams_html
+        from slipstream.sync.displays import streams_html
 
         return streams_html(self)
 

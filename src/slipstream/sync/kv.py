@@ -171,7 +171,7 @@ class KeyValue:
         return f"<{type(self).__name__} {self.bucket}>"
 
     def _repr_html_(self) -> str:
-        from slipstream.notebook import bucket_html
+        from slipstream.sync.displays import bucket_html
 
         return bucket_html(self)
 

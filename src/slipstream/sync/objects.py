@@ -152,7 +152,7 @@ class ObjectBucket:
         return f"<{type(self).__name__} {self.bucket}>"
 
     def _repr_html_(self) -> str:
-        from slipstream.notebook import objects_html
+        from slipstream.sync.displays import objects_html
 
         return objects_html(self)
 

@@ -59,7 +59,7 @@ class StreamHandle:
         return f"<{type(self).__name__} {self.name}>"
 
     def _repr_html_(self) -> str:
-        from slipstream.notebook import stream_html
+        from slipstream.sync.displays import stream_html
 
         return stream_html(self)
 

@@ -47,7 +47,7 @@ class ServerThread:
         return self.server.port
 
     def _repr_html_(self) -> str:
-        from slipstream.notebook import server_html
+        from slipstream.server.display import server_html
 
         return server_html(self.server)
 
