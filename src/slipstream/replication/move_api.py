@@ -19,7 +19,8 @@ from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.gojson.bind import STRING, Field, GoList, GoStruct
+from slipstream.jetstream.gojson.bind import Field, GoList, GoStruct
+from slipstream.jetstream.gojson.scalars import STRING
 from slipstream.jetstream.ports import Ports
 from slipstream.replication.agreement import Agreement
 from slipstream.replication.coordinator import Coordinator
