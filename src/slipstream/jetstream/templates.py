@@ -11,7 +11,6 @@ Invariant: a subject is never both held here and taken by a stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import field
 from functools import partial
 from typing import Final
@@ -37,6 +36,7 @@ _HELD_BYTES_MAX: Final = 16 * MIB  # of one template
 _HELD_MSGS_MAX: Final = 16_384
 _LOOKS: Final = 4  # an idle stream is found after its time and a quarter of it at most
 _LOOK_MAX_NS: Final = 60 * SECOND_NS
+_LED_WITHIN_NS: Final = 5 * SECOND_NS  # in a cluster: from when a stream is agreed on until this server leads it
 
 Held = tuple[bytes, bytes | None, bytes | None, bytes]
 
@@ -87,8 +87,11 @@ class Templates:
         template = self._templates.pop(stream.name, None)
         if template is not None:
             self._hush(template)
+            is_alone = self._account.cluster_streams is None
+            # In a cluster another server may lead the template from now on, and make them.
+            error = TableError(table.STREAM_NOT_FOUND if is_alone else table.CLUSTER_NOT_AVAIL)
             for target in list(template.held):
-                self._refuse(template, target, TableError(table.STREAM_NOT_FOUND))
+                self._refuse(template, target, error)
 
     def _listen(self, stream: Stream, old: _Template | None = None) -> None:
         rule = rule_of(stream.config)
@@ -114,7 +117,7 @@ class Templates:
             target = template.rule.name_for(subject.decode())
             if target in template.held:
                 self._hold(template, target, (subject, reply, header, payload))
-            elif not self._account.holdings.collecting(subject):
+            elif not self._is_collected(subject):
                 self._make(template, target, (subject, reply, header, payload))
         except UnicodeDecodeError:
             template.stream.ingest.answers.refuse(reply, invalid_config("a stream cannot have this subject: not UTF-8"))
@@ -129,20 +132,47 @@ class Templates:
             self._check(template, config)
             template.held[target] = []
             self._hold(template, target, message)
-            self._account.create_stream(config, partial(self._made, template.stream.name, target))
+            self._create(template.stream.name, config)
         except ApiError as error:
             if target in template.held:
                 self._refuse(template, target, error)
             else:
                 template.stream.ingest.answers.refuse(message[1], error)
 
+    def _is_collected(self, subject: bytes) -> bool:
+        cluster = self._account.cluster_streams
+        return bool(self._account.holdings.collecting(subject)) if cluster is None else cluster.collects(subject)
+
+    def _create(self, name: str, config: StreamConfig) -> None:
+        cluster = self._account.cluster_streams
+        if cluster is None:
+            self._account.create_stream(config, partial(self._made, name, config.name))
+            return
+
+        held = self._templates[name].held[config.name]
+
+        def agreed(error: ApiError | None) -> None:
+            if error is not None:
+                self._made(name, config.name, error)
+            else:
+                self._ports.call_later(_LED_WITHIN_NS, late)
+
+        def late() -> None:
+            """It should have started here, and got what is held. If another server leads it, publishers try again."""
+            template = self._templates.get(name)
+            if template is not None and template.held.get(config.name) is held:
+                self._made(name, config.name, TableError(table.CLUSTER_NOT_AVAIL))
+
+        cluster.create(config, agreed)
+
     def _check(self, template: _Template, config: StreamConfig) -> None:
-        account, name = self._account, template.stream.name
+        account, name, cluster = self._account, template.stream.name, self._account.cluster_streams
         if template.stream.config.sealed:
             raise TableError(table.STREAM_SEALED)
-        if config.name in account.streams or config.name in account.offline:
+        is_taken = config.name in account.streams or config.name in account.offline
+        if is_taken or (cluster is not None and cluster.has(config.name)):
             raise TableError(_TAKEN, name=name, stream=config.name)
-        if made_by(name, account.streams.values()) + len(template.held) >= template.rule.limit:
+        if made_by(name, account) + len(template.held) >= template.rule.limit:
             raise TableError(_FULL, name=name, limit=template.rule.limit)
         if len(template.held) >= _MAKING_MAX:
             raise TableError(table.INSUFFICIENT_RESOURCES)
@@ -187,9 +217,11 @@ class Templates:
                     self._account.delete_stream(stream.name, lambda _: None, only_if=_is_unused)
 
 
-def made_by(template: str, streams: Iterable[Stream]) -> int:
-    """How many of these a template made."""
-    return sum(stream.config.metadata.get(TEMPLATE_OF_KEY) == template for stream in streams)
+def made_by(template: str, account: JetStreamAccount) -> int:
+    """How many streams of an account a template made."""
+    cluster = account.cluster_streams
+    configs = (one.config for one in account.streams.values()) if cluster is None else cluster.configs()
+    return sum(config.metadata.get(TEMPLATE_OF_KEY) == template for config in configs)
 
 
 def _is_unused(stream: Stream) -> bool:

@@ -38,12 +38,12 @@ from slipstream.replication.descriptions import (
     BeyondLimits,
     ListStreams,
 )
-from slipstream.replication.ids import short_id
+from slipstream.replication.ids import NO_NODE, short_id
 from slipstream.replication.meta.checks import AccountRules, changed_config, check_movable, new_config, tier_of
 from slipstream.replication.meta.entries import Assignment, stream_key
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.moves import changed_assignment, without_peer
-from slipstream.replication.meta.placement import place_anywhere
+from slipstream.replication.meta.placement import place, place_anywhere
 from slipstream.replication.stepdown import next_leader
 from slipstream.units import SECOND_NS
 
@@ -344,21 +344,27 @@ def new_assignment(
     cluster: str,
     *,
     restoring: bool = False,
+    leader: int = NO_NODE,
 ) -> Assignment:
     """A stream that the meta group's leader is about to propose, placed in the cluster of who asks or else in another.
+
+    With a `leader`, which is of that cluster, it is kept there, and this server leads it at first.
 
     Raises:
         TableError: 10005, there are not enough servers for it.
     """
     assert meta.draft is not None
-    placed = place_anywhere(config, cluster, meta.draft, node.around)
+    if leader == NO_NODE:
+        placed = place_anywhere(config, cluster, meta.draft, node.around)
+    else:
+        placed = place(config, cluster, meta.draft, node.around, keep=(leader,))
     return Assignment(
         account=account.name,
         config=config,
         uid=blake2b(account.ports.new_nuid().encode(), digest_size=16).digest(),
         group=meta.next_group,
         peers=placed.peers,
-        preferred=placed.preferred,
+        preferred=placed.preferred if leader == NO_NODE else leader,
         cluster=placed.cluster,
         created_ns=account.ports.now_ns(),
         restoring=restoring,

@@ -155,6 +155,8 @@ class Coordinator:
         """Questions to other servers."""
         self.origins = Origins(place.node.cluster, self.calls, lambda: place.reachable, ports.call_later)
         """Where calls come from."""
+        self.handlers: dict[str, Callable[[bytes, Answer], None]] = {}
+        """What else servers ask each other, by its name."""
         self.restores = Restores(account, self.hosting, lambda: place.meta, self._tell_all)
         """Backups that come in."""
         self.servers = ClusterServers(place, self.calls, self.name_of, lambda: self.around)
@@ -206,6 +208,8 @@ class Coordinator:
             self._note(body)
         elif method == ORIGIN:
             self.origins.answer(body, answer)
+        elif method in self.handlers:
+            self.handlers[method](body, answer)
         elif not self.restores.handle(method, body, answer):
             self._descriptions.handle(method, body, answer)
 

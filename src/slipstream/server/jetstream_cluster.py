@@ -20,6 +20,7 @@ from slipstream.replication.meta.promise_file import INCARNATION_BYTES, PromiseF
 from slipstream.replication.move_api import MoveApi
 from slipstream.replication.origins import Whence
 from slipstream.replication.restore_api import ClusterRestoreApi
+from slipstream.replication.template_streams import StreamMaking, TemplateStreams
 from slipstream.server.cluster_node import ClusterNode
 from slipstream.server.storage import CLUSTER_DIRECTORY
 
@@ -98,13 +99,15 @@ class JetStreamCluster:
         """This server among the others."""
         self.coordinator = made[0]
         """What follows from what is agreed on."""
+        StreamMaking(self.coordinator, account)
 
     def gate(self, account: str) -> Gate:
         """Which calls of an account's API are this server's."""
         return self.coordinator.gate(account)
 
     def serve(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
-        """Answer the calls that are about more than one stream."""
+        """Answer the calls that are about more than one stream, and have templates see those of all servers."""
+        account.cluster_streams = TemplateStreams(account, self.coordinator)
         ClusterApi(account, api, self.coordinator)
         ClusterRestoreApi(account, api, self.coordinator)
         MoveApi(api, self.coordinator, account.ports, lambda name: name == account.name, own=account.name)

@@ -119,7 +119,9 @@ def test_other_servers_and_another_number_of_copies() -> None:
 
 def test_what_streams_of_a_cluster_cannot_do_yet() -> None:
     there = held(assignment("S"))
-    for asked in (ask("M", subjects=["m.*"], metadata={"slipstream.template": "M_{2}"}),):
-        refused = refusal(lambda asked=asked: new_config(asked, there, rules()))
-        assert refused == (10036, "not currently supported in clustered mode")
+    template = {"slipstream.template": "M_{2}"}
+    idle = ask("M", subjects=["m.*"], metadata={**template, "slipstream.template.idle": "30m"})
+    assert refusal(lambda: new_config(idle, there, rules()))[0] == 10052
+    made = new_config(ask("M", subjects=["m.*"], num_replicas=3, metadata=template), there, rules())
+    assert made[0].num_replicas == 3
     assert new_config(ask("M", storage=StorageType.MEMORY, allow_atomic=True), there, rules())[1] is None

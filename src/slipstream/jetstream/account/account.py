@@ -21,7 +21,7 @@ from slipstream.jetstream.account.holdings import Holdings
 from slipstream.jetstream.account.making import Done, Fill, StreamMaker
 from slipstream.jetstream.account.resources import AccountBudget
 from slipstream.jetstream.account.running import RunningStreams, StreamHook
-from slipstream.jetstream.account.server import JetStreamServer
+from slipstream.jetstream.account.server import ClusterStreams, JetStreamServer
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import Prechecked, with_level
@@ -78,6 +78,8 @@ class JetStreamAccount:
         self.on_reconnected: list[Callable[[], None]] = []  # called when another server is there again
         self.on_moved: list[Callable[[str], None]] = []  # called when another server leads a stream of this name
         self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
+        self.cluster_streams: ClusterStreams | None = None
+        """In a cluster: the streams of the account, whoever keeps them."""
         self.stored_elsewhere: list[Callable[[bytes], bool]] = []
         """In a cluster: asked whether a stream stores a subject and acknowledges it, whichever server leads it."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from slipstream.errors import ApiError
 from slipstream.jetstream.account.resources import ServerBudget
 from slipstream.jetstream.account.scrub import Scrubber
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import ServerFacts
 
-__all__ = ["ClusterFacts", "JetStreamServer"]
+__all__ = ["ClusterFacts", "ClusterStreams", "JetStreamServer"]
 
 
 class ClusterFacts(Protocol):
@@ -30,6 +32,26 @@ class ClusterFacts(Protocol):
 
     def consumer_elected(self, account: str, stream: str, consumer: str) -> None:
         """A consumer was made of a stream that this server leads."""
+        ...
+
+
+class ClusterStreams(Protocol):
+    """The streams of an account, whichever servers of the cluster keep them."""
+
+    def collects(self, subject: bytes) -> bool:
+        """Whether some stream stores a subject."""
+        ...
+
+    def configs(self) -> Iterable[StreamConfig]:
+        """Those of all streams."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether there is a stream of this name."""
+        ...
+
+    def create(self, config: StreamConfig, done: Callable[[ApiError | None], None]) -> None:
+        """Have a stream made that this server keeps, and leads at first; `done` when that is agreed on, or refused."""
         ...
 
 

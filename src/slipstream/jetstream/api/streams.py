@@ -187,7 +187,7 @@ class StreamApi:
         if alternates:
             fields["alternates"] = alternates
         if is_template(stream.config):
-            made = made_by(stream.name, account.streams.values())
+            made = made_by(stream.name, account)
             fields["template"] = {"streams": made, "limit": rule_of(stream.config).limit}
         return fields
 

@@ -27,6 +27,7 @@ __all__ = [
     "TemplateRule",
     "check_still_template",
     "check_template",
+    "check_template_of_cluster",
     "is_template",
     "rule_of",
 ]
@@ -126,9 +127,18 @@ def check_template(config: StreamConfig) -> None:
         raise invalid_config(f"{TEMPLATE_OF_KEY} is for streams that a template made")
     if config.mirror is not None or config.sources:
         raise invalid_config(f"{TEMPLATE_KEY} is not for mirrors or sources")
-    if config.num_replicas > 1:
-        raise invalid_config(f"{TEMPLATE_KEY} is not for replicated streams")
     rule_of(config)
+
+
+def check_template_of_cluster(config: StreamConfig) -> None:
+    """Whether servers of a cluster can do what a template asks for.
+
+    Raises:
+        TableError: 10052, idle streams are to go: that nothing was acknowledged meanwhile is known to who leads each,
+            and that it goes is agreed on by all.
+    """
+    if is_template(config) and _IDLE in config.metadata:
+        raise invalid_config(f"{_IDLE} is not for clusters: idle streams stay until they are deleted")
 
 
 def check_still_template(old: StreamConfig, new: StreamConfig) -> None:

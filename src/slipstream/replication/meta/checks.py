@@ -16,7 +16,7 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import with_level
 from slipstream.jetstream.config.sources import check_filters
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.config.templated import TEMPLATE_KEY
+from slipstream.jetstream.config.templated import check_template_of_cluster
 from slipstream.jetstream.config.update import updated
 from slipstream.jetstream.config.validate import ConfigContext, checked
 from slipstream.jetstream.config.versioning import same_but_for_versioning
@@ -51,7 +51,7 @@ def new_config(
         TableError: the first rule it breaks.
     """
     config = checked(with_level(asked), _context(held, rules), pedantic=pedantic)
-    _refuse_unsupported(config)
+    check_template_of_cluster(config)
     existing = held.streams.get(config.name)
     if existing is not None:
         if existing.restoring or not same_but_for_versioning(config, existing.config):
@@ -70,7 +70,7 @@ def restored_config(asked: StreamConfig, held: AccountStreams, rules: AccountRul
         TableError: the first rule it breaks.
     """
     config = checked(with_level(asked), _context(held, rules))
-    _refuse_unsupported(config)
+    check_template_of_cluster(config)
     if config.name in held.streams:
         raise TableError(table.STREAM_NAME_EXIST_RESTORE_FAILED)
     try:
@@ -96,7 +96,7 @@ def changed_config(
     config = checked(with_level(asked), _context(held, rules), pedantic=pedantic)
     old = existing.config
     config = updated(old, config, clustered=True)
-    _refuse_unsupported(config)
+    check_template_of_cluster(config)
     held.holdings.check_overlap(config)
     moved = config.placement is not None and config.placement != old.placement
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
@@ -117,12 +117,6 @@ def check_movable(existing: Assignment) -> None:
     """
     alone = not existing.is_replicated
     if alone and (existing.config.storage is StorageType.MEMORY or is_chained(existing.config)):
-        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
-
-
-def _refuse_unsupported(config: StreamConfig) -> None:
-    """What streams of a cluster cannot do yet."""
-    if TEMPLATE_KEY in config.metadata:
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
 
 
