@@ -169,6 +169,7 @@ def _told(port: int, text: str) -> list[bytes]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.long)])
 def test_the_same_tokens_are_taken(both: Both, step: int) -> None:
+    """CVE-2020-26521, 2026-23: fields that are not there, and keys cut short."""
     with World(both.fresh(server_config("tokens") + "jetstream { store_dir: js }\n")) as world:
         good_account = body(ACCOUNT_PART, OPERATOR_KEY, app, "account")
         good_user = body(USER_PART, app, user, "user")

@@ -1,10 +1,14 @@
 """Random imports between a few accounts: either refused, or every request comes to an end."""
 
+from collections.abc import Mapping
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import subject as subjects
-from slipstream.accounts.graph import AccountGraph, build_accounts
+from slipstream.accounts.claimed import Claimed, ClaimedAccounts
+from slipstream.accounts.graph import AccountGraph, ResolvedAccount, build_accounts
+from slipstream.auth.jwt.claims import AccountClaims, AccountPart, ExportClaim, ImportClaim
 from slipstream.config.account_options import AccountOptions, ExportOptions, ImportOptions
 from slipstream.config.options import Options
 from slipstream.errors import ConfigError
@@ -34,15 +38,15 @@ def _build(taken: list[tuple[str, ImportOptions]]) -> AccountGraph | ConfigError
         return refusal
 
 
-def _hops(graph: AccountGraph, account: str, subject: bytes, limit: int) -> int:
+def _hops(accounts: Mapping[str, ResolvedAccount], account: str, subject: bytes, limit: int) -> int:
     """Follow a request and all it sets off; the number of accounts it was seen in, at most `limit`."""
     waiting, seen = [(account, subject)], 0
     while waiting and seen < limit:
         account, subject = waiting.pop()
         seen += 1
-        for service in graph.accounts[account].service_imports:
+        for service in accounts[account].service_imports:
             remote = service.remote_subject(subject)
-            if remote is not None:
+            if remote is not None and service.exporter in accounts:
                 waiting.append((service.exporter, remote))
     return seen
 
@@ -60,7 +64,32 @@ def test_requests_come_to_an_end_or_the_configuration_is_refused(
     graph = _build(taken)
     if isinstance(graph, AccountGraph):
         # A request passes each import at most once on any way; with 5 imports there are fewer than 400 ways.
-        assert _hops(graph, account, subject, 400) < 400
+        assert _hops(graph.accounts, account, subject, 400) < 400
+
+
+@settings(max_examples=200)
+@given(
+    taken=st.lists(st.tuples(st.sampled_from(NAMES), imports), max_size=5),
+    order=st.permutations(NAMES),
+    subject=st.sampled_from([b"x", b"y", b"x.y", b"z.x.y", b"x.x.x", b"z.z.z.z"]),
+)
+def test_tokens_of_accounts_close_no_ring(
+    taken: list[tuple[str, ImportOptions]], order: list[str], subject: bytes
+) -> None:
+    """CVE-2020-28466, CVE-2022-42709 in operator mode: tokens come one by one, and again, in any order."""
+    claimed = ClaimedAccounts()
+    resolved: dict[str, ResolvedAccount] = {}
+    for name in (*order, *order[::-1]):
+        imported = [
+            ImportClaim(type="service", account=entry.account, subject=entry.subject, local_subject=entry.to)
+            for importer, entry in taken
+            if importer == name
+        ]
+        part = AccountPart(exports=[ExportClaim(type="service", subject=">")], imports=list(imported))
+        for changed in claimed.put(Claimed(AccountClaims(sub=name, nats=part), "", 0)):
+            resolved[changed] = claimed.resolve(changed, Options(), 0)[0]
+        for account in resolved:
+            assert _hops(resolved, account, subject, 400) < 400
 
 
 @given(taken=st.lists(st.tuples(st.sampled_from(NAMES), imports), max_size=4))

@@ -15,8 +15,6 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent.parent
 NO_MQTT = "MQTT is not spoken; what is off cannot be reached: test_abuse_listeners.py"
-NO_OPERATORS = "operator mode is not supported and such a configuration does not start: test_wire_operator.py"
-NO_CLUSTER = "routes, gateways and leaf nodes are not spoken; the leaf node port refuses everybody: test_anonymous.py"
 
 # All names of an advisory → tests, or the reason why there are none.
 ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
@@ -25,16 +23,30 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_parser_bounds.py::test_sizes_that_are_no_sizes",
         "security/test_parser_bounds.py::test_leading_zeros_are_digits",
     ],
-    ("CVE-2020-26521",): NO_OPERATORS,
+    ("CVE-2020-26521",): [
+        "conformance/test_odd_claims.py::test_the_same_tokens_are_taken",
+        "unit/auth/test_jwt_token.py::test_each_field_missing_null_wrong_or_huge",
+    ],
     ("CVE-2020-26892",): [
         "security/test_before_login.py::test_a_user_that_goes_while_its_password_is_checked_does_not_come_in",
         "security/test_jetstream_advisories.py::test_rights_that_are_taken_back_end_the_connection",
+        "conformance/transcripts/test_wire_operator.py::test_operator_mode",
+        "conformance/transcripts/test_wire_operator_claims.py::test_effects_on_clients",
+        "conformance/transcripts/test_wire_operator_claims.py::test_an_account_ends",
+        "conformance/test_auth_callout.py::test_a_login_that_ends_cuts_the_connection",
+        "unit/server/test_leafnode_operators.py::test_tokens_let_leafs_in_and_their_end_ends_the_links",
+        "security/test_openid.py::test_the_end_of_the_token_is_the_end_of_the_connection",
     ],
     ("CVE-2020-28466", "CVE-2022-42709"): [
         "property/test_import_rings.py::test_requests_come_to_an_end_or_the_configuration_is_refused",
+        "property/test_import_rings.py::test_tokens_of_accounts_close_no_ring",
         "unit/accounts/test_account_graph.py::test_two_accounts_cannot_feed_each_other",
     ],
-    ("CVE-2021-3127",): ["unit/accounts/test_account_graph.py::test_a_token_can_be_bound_to_the_importing_account"],
+    ("CVE-2021-3127",): [
+        "unit/accounts/test_account_graph.py::test_a_token_can_be_bound_to_the_importing_account",
+        "unit/auth/test_jwt_checks.py::test_activation_is_bound_to_account_and_subject",
+        "conformance/transcripts/test_wire_operator_keys.py::test_activations",
+    ],
     ("CVE-2021-32026",): [
         "security/test_tls_everywhere.py::test_flags_and_files_offer_the_same",
         "security/test_tls_everywhere.py::test_weak_suites_and_old_versions_are_refused_by_the_running_server",
@@ -44,11 +56,15 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_restore_entries.py::test_no_name_in_an_archive_is_a_path",
         "security/test_restore_entries.py::test_names_of_consumers_are_names",
     ],
-    ("CVE-2022-28357",): NO_OPERATORS,
+    ("CVE-2022-28357",): [
+        "unit/server/test_resolvers.py::test_only_keys_of_accounts_become_files",
+        "unit/server/test_resolvers.py::test_only_keys_of_accounts_name_files_to_remove",
+    ],
     ("CVE-2022-29946",): [
         "security/test_delivery_paths.py::test_denied_subjects_are_withheld_on_every_way",
         "security/test_delivery_paths.py::test_an_allowed_copy_beside_a_denied_one",
         "property/test_permissions_properties.py::test_delivered_is_allowed_minus_denied",
+        "security/test_denied_over_links.py::test_denied_subjects_do_not_come_over_links",
     ],
     ("CVE-2022-42708",): [
         "security/test_jetstream_advisories.py::test_any_number_in_any_field_is_answered",
@@ -57,7 +73,11 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("CVE-2023-47090",): [
         "unit/auth/test_authenticator.py::test_nobody_comes_in_without_credentials_where_there_are_some",
     ],
-    ("CVE-2023-46129",): ["unit/auth/test_nkeys.py::test_identities_are_fresh_keys_of_their_kind"],
+    ("CVE-2023-46129",): [
+        "unit/auth/test_nkeys.py::test_identities_are_fresh_keys_of_their_kind",
+        "unit/auth/test_callout_keys.py::test_what_is_sealed_is_for_one_key_and_from_one",
+        "conformance/test_auth_callout.py::test_sealed_requests_and_answers",
+    ],
     ("CVE-2025-30215",): [
         "security/test_authorised_services.py::test_services_of_the_system_account_are_nobody_s_elsewhere",
         "security/test_authorised_services.py::test_an_account_sees_itself_only",
@@ -111,7 +131,10 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_jetstream_advisories.py::test_the_name_in_the_subject_is_the_name_in_the_body",
         "security/test_restore_entries.py::test_the_name_inside_is_the_name_asked_for",
     ],
-    ("2026-13", "CVE-2026-33248"): ["unit/auth/test_tls_map.py::test_unequal_names"],
+    ("2026-13", "CVE-2026-33248"): [
+        "unit/auth/test_tls_map.py::test_unequal_names",
+        "conformance/test_certificate_users.py::test_random_certificates",
+    ],
     ("2026-14", "CVE-2026-33247"): ["security/test_secrets.py::test_secrets_of_the_command_line_are_not_shown"],
     ("2026-15", "CVE-2026-33249", "2026-20"): [
         "security/test_injection.py::test_a_trace_needs_the_right_to_publish_where_it_goes",
@@ -119,6 +142,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_named_subjects.py::test_the_server_does_for_nobody_what_he_may_not",
         "security/test_named_subjects.py::test_a_schedule_needs_the_right_to_its_target",
         "security/test_injection.py::test_a_trace_goes_to_a_subject_or_nowhere",
+        "conformance/test_traces_across.py::test_a_leaf_has_traces_sent_only_where_it_may_publish",
     ],
     ("2026-16",): [
         "security/test_anonymous.py::test_the_first_operation_is_done_as_the_guest",
@@ -133,7 +157,10 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "property/test_permissions_properties.py::test_delivered_is_allowed_minus_denied",
         "property/test_core_machine.py::CoreMachine",
     ],
-    ("2026-19",): ["security/test_before_login.py::test_nothing_but_connect_is_heard_from_a_stranger"],
+    ("2026-19",): [
+        "security/test_before_login.py::test_nothing_but_connect_is_heard_from_a_stranger",
+        "security/test_link_peers.py::test_a_line_without_an_end_and_an_account_that_is_not_there",
+    ],
     ("2026-22",): [
         "security/test_injection.py::test_bytes_that_break_lines_end_the_connection",
         "security/test_restore_entries.py::test_subjects_that_nobody_could_publish",
@@ -145,10 +172,15 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "unit/subjects/test_transform.py::test_control_characters_cannot_enter_through_a_destination",
         "unit/kernels/test_subject_rules.py::test_control_characters_are_not_part_of_a_subject",
     ],
-    ("2026-23",): ["unit/auth/test_nkeys.py::test_a_key_of_another_length_is_refused"],
+    ("2026-23",): [
+        "unit/auth/test_nkeys.py::test_a_key_of_another_length_is_refused",
+        "conformance/test_odd_claims.py::test_the_same_tokens_are_taken",
+    ],
     ("2026-24",): [
         "unit/auth/test_authenticator.py::test_connection_types_hold_on_every_way_in",
         "security/test_anonymous.py::test_connection_types_hold_without_connect",
+        "conformance/transcripts/test_wire_operator_scopes.py::test_rights",
+        "conformance/transcripts/test_wire_operator_keys.py::test_jwt_cookie",
     ],
     ("2026-25",): [
         "security/test_before_login.py::test_half_a_connect_is_bounded",
@@ -170,10 +202,11 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("S2",): [
         "security/test_before_login.py::test_a_first_operation_waits_for_the_password_too",
         "security/test_before_login.py::test_a_first_operation_of_somebody_with_a_wrong_cookie",
+        "conformance/test_auth_callout.py::test_nothing_passes_before_connect",
     ],
     ("S3",): ["unit/auth/test_permissions.py::test_an_entry_that_cannot_be_understood_is_refused"],
     ("S4",): ["security/test_jetstream_advisories.py::test_a_backup_goes_to_one_subject"],
-    ("S5",): NO_CLUSTER,
+    ("S5",): ["security/test_denied_over_links.py::test_denied_subjects_do_not_come_over_links"],
     ("S6",): [
         "security/test_anonymous.py::test_a_second_connect_is_another_login",
         "security/test_anonymous.py::test_a_second_connect_with_wrong_credentials_is_the_end",
@@ -187,7 +220,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_jetstream_advisories.py::test_nobody_names_an_ack_as_reply",
         "security/test_jetstream_advisories.py::test_acks_that_end_oddly_acknowledge_nothing_or_the_right_thing",
     ],
-    ("S10",): NO_CLUSTER,
+    ("S10",): ["sim/test_replica_storm.py::test_seeds_hold", "sim/test_raft_sim.py::test_a_broken_node_is_caught"],
 }
 ENTRIES = [pytest.param(names, tests, id=names[0]) for names, tests in ADVISORIES.items()]
 

@@ -23,6 +23,7 @@ BLOCKS = 10
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_seeds_hold(block: int) -> None:
+    """S10: what a leader proposed who is none any more is acknowledged in no later term, unless it is there."""
     acked = read = read_behind = 0
     for seed in range(block, SEEDS, BLOCKS):
         storm = Storm(seed, nodes=5 if seed % 5 == 0 else 3).run()

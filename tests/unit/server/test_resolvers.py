@@ -78,6 +78,7 @@ def test_the_digest_is_the_sum_of_all(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "B" * 56, keys[0].public[:-1], operator.public])
 def test_only_keys_of_accounts_become_files(world: World, name: str) -> None:
+    """CVE-2022-28357: names of accounts that other servers sent were paths."""
     directory = world.open()
     with pytest.raises(DirectoryError, match="invalid public key"):
         directory.save(name, "x")
