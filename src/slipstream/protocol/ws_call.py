@@ -1,6 +1,6 @@
 """The HTTP request by which this side asks for a WebSocket (RFC 6455, section 4.1), and what is made of the answer.
 
-    request ──► 101 with the right proof ──► an `Agreement`, and what came behind the answer
+    request ──► 101 with the right proof ──► `WebSocketTerms`, and what came behind the answer
             └─► anything else ──► `WebSocketRefused`
 
 Memory is bounded by `WEBSOCKET_REQUEST_BYTES_MAX`; time is bounded by the caller.
@@ -17,7 +17,7 @@ from slipstream.errors import SlipstreamError
 from slipstream.protocol.limits import WEBSOCKET_REQUEST_BYTES_MAX
 from slipstream.protocol.ws_handshake import HttpHeaders, accept_of
 
-__all__ = ["Agreement", "WebSocketCall", "WebSocketRefused"]
+__all__ = ["WebSocketCall", "WebSocketRefused", "WebSocketTerms"]
 
 _DEFLATE = "permessage-deflate"
 _NO_TAKEOVER = ("server_no_context_takeover", "client_no_context_takeover")
@@ -28,7 +28,7 @@ class WebSocketRefused(SlipstreamError):
     """The other side did not agree to a WebSocket; the text says what it did, for the log."""
 
 
-class Agreement(NamedTuple):
+class WebSocketTerms(NamedTuple):
     """What both sides agreed on."""
 
     compressed: bool  # permessage-deflate, without context takeover on either side
@@ -66,7 +66,7 @@ class WebSocketCall:
         self.request: bytes = self._http.send(h11.Request(method="GET", target=path, headers=headers)) or b""
         self.request += self._http.send(h11.EndOfMessage()) or b""
 
-    def receive(self, data: bytes) -> Agreement | None:
+    def receive(self, data: bytes) -> WebSocketTerms | None:
         """Read the next bytes of the answer; None: there have to be more.
 
         Raises:
@@ -85,7 +85,7 @@ class WebSocketCall:
             raise WebSocketRefused(f"invalid websocket connection: status {event.status_code}")
         return self._judge(HttpHeaders(event))
 
-    def _judge(self, headers: HttpHeaders) -> Agreement:
+    def _judge(self, headers: HttpHeaders) -> WebSocketTerms:
         if headers.first("upgrade").lower() != "websocket" or headers.first("connection").lower() != "upgrade":
             raise WebSocketRefused("invalid websocket connection")
         if headers.first("sec-websocket-accept").encode("latin-1") != accept_of(self._key):
@@ -94,4 +94,4 @@ class WebSocketCall:
         if compressed and not all(headers.offers_extension(one) for one in _NO_TAKEOVER):
             raise WebSocketRefused("compression negotiation error")
         masked = self._masking or headers.first("nats-no-masking") != "true"
-        return Agreement(compressed, masked, self._http.trailing_data[0])
+        return WebSocketTerms(compressed, masked, self._http.trailing_data[0])

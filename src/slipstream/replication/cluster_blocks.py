@@ -14,7 +14,7 @@ from slipstream.replication.ids import NO_NODE, group_name, short_id
 
 if TYPE_CHECKING:
     from slipstream.replication.coordinator import ClusterPlace, Coordinator
-    from slipstream.replication.meta.entries import Assignment, Origin
+    from slipstream.replication.meta.entries import Assignment, MoveOrigin
 
 __all__ = ["ClusterBlocks"]
 
@@ -67,7 +67,7 @@ class ClusterBlocks:
             out["desired"] = self._desired(assignment, assignment.origin)
         return out
 
-    def _desired(self, assignment: Assignment, origin: Origin) -> dict[str, object]:
+    def _desired(self, assignment: Assignment, origin: MoveOrigin) -> dict[str, object]:
         """Where a stream is to be, while its servers change."""
         before: dict[str, object] = {"replicas": origin.replicas}
         if origin.placement is not None:

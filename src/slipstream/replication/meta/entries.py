@@ -20,7 +20,7 @@ from slipstream.jetstream.config.stored import from_stored, to_stored
 from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.gojson import JsonError
 
-__all__ = ["Assignment", "Node", "Origin", "decode", "encode", "node_key", "stream_key"]
+__all__ = ["Assignment", "MoveOrigin", "Node", "decode", "encode", "node_key", "stream_key"]
 
 _NODE: Final = b"node."
 _STREAM: Final = b"stream."
@@ -41,7 +41,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """It was taken out of the cluster, or another incarnation has its place: this number never takes part again."""
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
+class MoveOrigin(msgspec.Struct, frozen=True, array_like=True):
     """Where a stream was before its servers began to change, and where it goes again if that is cancelled."""
 
     peers: list[int]
@@ -82,7 +82,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     gone: list[tuple[int, int]] = []
     """Servers that left its group and have not said yet that their files are removed, each with the wish that they left
     by. Until they have, they are no members again: what they still have would be taken for what they promise."""
-    origin: Origin | None = None
+    origin: MoveOrigin | None = None
     """While its servers change because somebody asked for it."""
 
     @property
@@ -127,7 +127,7 @@ class _StoredAssignment(msgspec.Struct, array_like=True, kw_only=True):
     floor_term: int = 0
     floor_index: int = 0
     gone: list[tuple[int, int]] = []
-    origin: Origin | None = None
+    origin: MoveOrigin | None = None
 
 
 def node_key(node_id: int) -> bytes:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.errors import TableError
-from slipstream.replication.meta.entries import Assignment, Origin
+from slipstream.replication.meta.entries import Assignment, MoveOrigin
 from slipstream.replication.meta.placement import Surroundings, place
 from slipstream.replication.meta.state import MetaState
 
@@ -200,15 +200,15 @@ def noted(existing: Assignment | None, said: Settled | Left) -> Assignment | Non
     return _settled(existing, said) if isinstance(said, Settled) else _left(existing, said)
 
 
-def _origin(existing: Assignment, around: Surroundings, *, is_move: bool) -> Origin:
+def _origin(existing: Assignment, around: Surroundings, *, is_move: bool) -> MoveOrigin:
     """Where it is; while its servers change already, where it was before that."""
     config = existing.config
-    return existing.origin or Origin(
+    return existing.origin or MoveOrigin(
         existing.peers, existing.cluster, max(config.num_replicas, 1), config.placement, is_move, around.now_ns
     )
 
 
-def wish(assignment: Assignment, peers: Sequence[int], origin: Origin | None = None) -> Assignment:
+def wish(assignment: Assignment, peers: Sequence[int], origin: MoveOrigin | None = None) -> Assignment:
     """The same stream on other servers; `origin`: where it goes again if that is cancelled, None if it cannot be."""
     return replace(
         assignment,
