@@ -72,7 +72,7 @@ class HostingNode(Node):
 
     @property
     def replica(self) -> StreamReplica | None:  # type: ignore[override]
-        return self.hosting.replica(ACCOUNT, "S")
+        return self.hosting.kept.replica(ACCOUNT, "S")
 
     def shown(self) -> list[tuple[int, bytes, bytes]]:
         if self.replica is not None:
@@ -82,7 +82,7 @@ class HostingNode(Node):
 
     @property
     def leads(self) -> bool:
-        return self.is_up and self.hosting.led(ACCOUNT, "S") is not None
+        return self.is_up and self.hosting.kept.led(ACCOUNT, "S") is not None
 
     @property
     def files(self) -> list[str]:  # type: ignore[override]
@@ -200,7 +200,9 @@ class MovingStorm(Storm):
         for node in cluster.awake():
             group = node.replica.group if node.replica is not None else None
             if group is not None and group.is_leader:
-                other = self.terms.setdefault((node.hosting._kept[ACCOUNT, "S"].assignment.group, group.term), node.id)
+                kept = node.hosting.kept.find(ACCOUNT, "S")
+                assert kept is not None
+                other = self.terms.setdefault((kept.assignment.group, group.term), node.id)
                 assert other == node.id, f"{other} and {node.id} lead in term {group.term}"
         if rng.random() < 0.06:
             self.moves += 1

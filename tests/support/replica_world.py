@@ -114,7 +114,7 @@ class Node:
 
     def shown(self) -> list[tuple[int, bytes, bytes]]:
         """What readers of its store see."""
-        store = self.replica._store
+        store = self.replica.store
         assert store is not None
         return list(shown_by(store))
 
@@ -335,7 +335,7 @@ class Cluster:
             lambda: (
                 any(node.leads for node in self.up())
                 and len({node.replica.group.applied if node.replica.group else -1 for node in self.up()}) == 1
-                and len({str(node.shown()) for node in self.up() if node.replica._store is not None}) == 1
+                and len({str(node.shown()) for node in self.up() if node.replica.store is not None}) == 1
             ),
             400,
         )

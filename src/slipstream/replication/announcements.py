@@ -82,7 +82,7 @@ class Announcements:
 
     def _kept_consumers(self, assignment: Assignment) -> list[str]:
         """Consumers of a stream that nobody leads, as the copy here knows them."""
-        found = self._cluster.hosting.followed(assignment.account)
+        found = self._cluster.hosting.kept.followed(assignment.account)
         store = next((store for one, store in found if one.group == assignment.group), None)
         consumers = {} if store is None else stored_consumers(store)
         return sorted(name for name, state in consumers.items() if not state.config.direct)
@@ -109,7 +109,7 @@ class Announcements:
         self._tell(assignment, f"CONSUMER.{event}.{assignment.name}.{name}", f"consumer_{event.lower()}", told)
 
     def _fields(self, assignment: Assignment, *, leads: bool) -> dict[str, object]:
-        replica = self._cluster.hosting.replica(assignment.account, assignment.name)
+        replica = self._cluster.hosting.kept.replica(assignment.account, assignment.name)
         group = replica.group if replica is not None else None
         fields: dict[str, object] = {"stream": assignment.name}
         if leads:

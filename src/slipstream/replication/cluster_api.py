@@ -316,7 +316,7 @@ class ClusterApi:
         stream = self._account.get_stream(request.names[0])
         if len(request.names) > 1 and isinstance(stream.interest, Consumers):
             stream.interest.get(request.names[1])
-        replica = self._node.hosting.replica(self._account.name, stream.name)
+        replica = self._node.hosting.kept.replica(self._account.name, stream.name)
         assignment = self._node.state.find(self._account.name, stream.name)
         if replica is None or assignment is None or replica.group is None:
             request.respond({"success": True})

@@ -44,7 +44,7 @@ class ClusterBlocks:
         if assignment is None:
             return out
         out["name"] = assignment.cluster
-        replica = self._cluster.hosting.replica(account, stream)
+        replica = self._cluster.hosting.kept.replica(account, stream)
         group = replica.group if replica is not None else None
         if len(assignment.hosts) == 1:
             out["leader"] = self._cluster.name_of(assignment.peers[0])
@@ -53,7 +53,7 @@ class ClusterBlocks:
         leader = group.leader if group is not None else NO_NODE
         if leader != NO_NODE:
             out["leader"] = self._cluster.name_of(leader)
-            since_ns = self._cluster.hosting.leader_since_ns(assignment)
+            since_ns = self._cluster.hosting.kept.leader_since_ns(assignment)
             if since_ns:
                 out["leader_since"] = format_time(since_ns)
         lags = group.lags() if group is not None else {}
@@ -137,10 +137,10 @@ class ClusterBlocks:
     def raft_groups(self, account: str, group: str) -> dict[str, dict[str, object]]:
         """The groups of an account's streams that this server takes part in, or one of them, by account."""
         found: dict[str, dict[str, object]] = {}
-        for assignment, member in self._cluster.hosting.groups():
+        for assignment, member in self._cluster.hosting.kept.groups():
             name = group_name(assignment.group, len(assignment.peers), assignment.config.storage)
             if assignment.account == account and group in ("", name):
-                since_ns = self._cluster.hosting.leader_since_ns(assignment)
+                since_ns = self._cluster.hosting.kept.leader_since_ns(assignment)
                 found.setdefault(account, {})[name] = self._shown(member, since_ns)
         return found
 

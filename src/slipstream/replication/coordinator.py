@@ -315,7 +315,7 @@ class Coordinator:
 
     def leader_of(self, assignment: Assignment) -> int:
         """Who leads a stream, as far as it is known here."""
-        replica = self.hosting.replica(assignment.account, assignment.name)
+        replica = self.hosting.kept.replica(assignment.account, assignment.name)
         group = replica.group if replica is not None else None
         return group.leader if group is not None else NO_NODE
 
@@ -324,7 +324,7 @@ class Coordinator:
         assignment = self.state.find(account, name)
         if assignment is None or assignment.restoring:
             return StreamRole.MISSING
-        here = self.hosting.view(account, name)
+        here = self.hosting.kept.view(account, name)
         if here is not None:
             return here
         keep = assignment.moving_from or assignment.peers
@@ -357,7 +357,7 @@ class Coordinator:
         Whether there is anything that others are about to lead.
         """
         handed = False
-        for _, group in self.hosting.leading():
+        for _, group in self.hosting.kept.leading():
             with suppress(ApiError):
                 group.transfer(next_leader(bodies.LeaderStepdownRequest(), self, group.votes.voters, group.lags()))
                 handed = True
@@ -370,7 +370,7 @@ class Coordinator:
     def move_leaders(self, account: str, but: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
         """Let others lead the streams of an account that are led here, but for some; gives those that leave."""
         left: set[tuple[str, str]] = set()
-        for assignment, group in self.hosting.leading():
+        for assignment, group in self.hosting.kept.leading():
             name = assignment.account, assignment.name
             if assignment.account == account and name not in but:
                 with suppress(ApiError):
@@ -381,7 +381,7 @@ class Coordinator:
     @property
     def leads_anything(self) -> bool:
         """Whether somebody would miss a leader if this server ended now."""
-        return bool(self.hosting.leading()) or self.is_meta_leader
+        return bool(self.hosting.kept.leading()) or self.is_meta_leader
 
     def block(self, account: str, stream: str) -> dict[str, object]:
         """See `jetstream.account.server.ClusterFacts`."""
@@ -421,7 +421,7 @@ class Coordinator:
         """A stream is led by another server, or by this one."""
         self._descriptions.look()
         self.restores.look()
-        replica = self.hosting.replica(assignment.account, assignment.name)
+        replica = self.hosting.kept.replica(assignment.account, assignment.name)
         if replica is not None and replica.stream is not None:
             self.announcements.elected(assignment, replica)
 

@@ -134,11 +134,11 @@ class Descriptions:
         if assignment is None or assignment.group != question.group:
             return True
         hosting = self._hosting
-        error = hosting.error(assignment)
+        error = hosting.kept.error(assignment)
         if error is not None:
             answer(msgspec.msgpack.encode(Described(error=error)))
             return True
-        stream = hosting.is_up_to_date(assignment)
+        stream = hosting.kept.is_up_to_date(assignment)
         host = self._account(question.account)
         if stream is None or host is None:
             return False
@@ -152,7 +152,11 @@ class Descriptions:
 
     def _list(self, account: str, names: list[str], answer: Answer) -> None:
         host = self._account(account)
-        found = [] if host is None else [one for name in names if (one := self._hosting.led(account, name)) is not None]
+        found = (
+            []
+            if host is None
+            else [one for name in names if (one := self._hosting.kept.led(account, name)) is not None]
+        )
         if host is None or not found:
             answer(msgspec.msgpack.encode({}))
             return
@@ -170,7 +174,7 @@ class Descriptions:
         all_received(found, describe)
 
     def _beyond(self, asked: BeyondLimits, answer: Answer) -> None:
-        stream = self._hosting.led(asked.account, asked.stream)
+        stream = self._hosting.kept.led(asked.account, asked.stream)
         if stream is not None:
             limits = ConsumerLimits(
                 inactive_threshold_ns=asked.inactive_threshold_ns, max_ack_pending=asked.max_ack_pending
@@ -194,7 +198,7 @@ class Descriptions:
         all_received(host.streams.values(), respond)
 
     def _used_bytes(self, host: JetStreamAccount, storage: StorageType) -> int:
-        return host.budgets[storage].used_bytes + self._hosting.followed_bytes(host.name, storage)
+        return host.budgets[storage].used_bytes + self._hosting.kept.followed_bytes(host.name, storage)
 
 
 def _shown(host: JetStreamAccount, stream: Stream, *, versioned: bool = True) -> bytes:

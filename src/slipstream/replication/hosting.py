@@ -20,59 +20,23 @@ from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.file import FileStore, FileStoreOptions
+from slipstream.jetstream.store.file import FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.replication.direct_replica import DirectReplica
-from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
 from slipstream.replication.ids import NO_NODE
+from slipstream.replication.kept_streams import KeptStream, KeptStreams
 from slipstream.replication.member_moves import MemberMoves
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.moves import Left, Settled
-from slipstream.replication.meta.responsibility import StreamRole
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.replica_host import ReplicaHost
 from slipstream.replication.stream_replica import StreamReplica
 
 __all__ = ["Hosting"]
 
-_LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
 _SCRUB_TICKS = 98  # between two segments of followers that are read back, as `account.scrub` does it for streams
 _LOOK_TICKS = 7  # between two looks at who leads and what is whole; not in step with elections, where Raft counts anew
-
-
-class _Kept:
-    """A stream of this server."""
-
-    __slots__ = (
-        "assignment",
-        "direct",
-        "ended",
-        "error",
-        "host",
-        "is_alone",
-        "is_begun",
-        "leader",
-        "leader_since_ns",
-        "leaderless_ticks",
-        "left_by",
-        "replica",
-    )
-
-    def __init__(self, assignment: Assignment) -> None:
-        self.assignment = assignment
-        self.replica: StreamReplica | None = None
-        self.host: ReplicaHost | None = None
-        self.is_begun = False  # its files are being made, or were
-        self.is_alone = False  # ... as those of an ordinary stream
-        self.ended = False
-        self.left_by = 0  # ended by this wish; 0: for good
-        self.error: str | None = None
-        self.leaderless_ticks = 0
-        self.leader = NO_NODE  # the last that was known
-        self.leader_since_ns = 0
-        self.direct: DirectReplica | None = None  # answers direct gets while it follows
 
 
 class Hosting:
@@ -117,7 +81,8 @@ class Hosting:
         self._changed = changed
         self._released = released
         self._leaderless = leaderless
-        self._kept: dict[tuple[str, str], _Kept] = {}
+        self.kept = KeptStreams(account)
+        """The streams, and what is known of them."""
         self._ticks = 0
         self._grouped = {int(name) for name in disk.list_dir(directory) if name.isdecimal()}  # groups that have files
         self._moving: set[tuple[str, str]] = set()  # of those: whose servers change
@@ -126,96 +91,6 @@ class Hosting:
         self._say = say
         self._moves = MemberMoves(node, say)
         self._scrubbed: deque[StreamReplica] = deque()  # those that have their turn before the others
-
-    # --- facts ------------------------------------------------------------------------------------------------------
-
-    def led(self, account: str, name: str) -> Stream | None:
-        """A stream that this server leads, or of which it keeps the only copy."""
-        kept = self._kept.get((account, name))
-        host = self._account(account)
-        return None if kept is None or host is None else host.streams.get(name)
-
-    def replica(self, account: str, name: str) -> StreamReplica | None:
-        """The replica of a stream, if it has several and one is here."""
-        kept = self._kept.get((account, name))
-        return kept.replica if kept is not None else None
-
-    def direct(self, account: str, name: str) -> DirectReplica | None:
-        """What answers direct gets of a stream here, while another server leads it."""
-        kept = self._kept.get((account, name))
-        return kept.direct if kept is not None else None
-
-    def leader_since_ns(self, assignment: Assignment) -> int:
-        """Since when the present leader of a stream is known to lead it; 0: nobody is."""
-        kept = self._kept.get((assignment.account, assignment.name))
-        return kept.leader_since_ns if kept is not None else 0
-
-    def followed(self, account: str) -> list[tuple[Assignment, FileStore]]:
-        """The copies of an account's streams that other servers lead, as far as they can be read."""
-        kept = (one for (host, _), one in self._kept.items() if host == account)
-        found = ((one.assignment, one.replica) for one in kept if one.replica is not None)
-        stores = ((assignment, one.readable) for assignment, one in found if one.stream is None)
-        return [(assignment, store) for assignment, store in stores if store is not None]
-
-    def followed_bytes(self, account: str, storage: StorageType) -> int:
-        """What those take."""
-        found = self.followed(account)
-        return sum(store.size_bytes for assignment, store in found if assignment.config.storage is storage)
-
-    def keeps(self, assignment: Assignment) -> bool:
-        """Whether a copy of a stream is here."""
-        kept = self._kept.get((assignment.account, assignment.name))
-        return kept is not None and kept.assignment.group == assignment.group
-
-    def leads(self, assignment: Assignment) -> bool:
-        """Whether this server leads a stream with several copies, even if it is not open yet."""
-        kept = self._kept.get((assignment.account, assignment.name))
-        group = kept.replica.group if kept is not None and kept.replica is not None else None
-        return group is not None and group.is_leader
-
-    def held(self, assignment: Assignment) -> Stream | None:
-        """A stream with several copies that this server leads, and that is not open while a backup fills it."""
-        kept = self._kept.get((assignment.account, assignment.name))
-        if kept is None or kept.assignment.group != assignment.group or kept.host is None:
-            return None
-        return kept.host.held
-
-    def faults(self) -> list[tuple[Assignment, str]]:
-        """Replicas that do not take part, and why."""
-        found = ((kept.assignment, kept.replica.fault) for kept in self._kept.values() if kept.replica is not None)
-        return [(assignment, str(fault)) for assignment, fault in found if fault is not None]
-
-    def groups(self) -> list[tuple[Assignment, Group]]:
-        """The groups that this server takes part in."""
-        found = ((kept.assignment, kept.replica.group) for kept in self._kept.values() if kept.replica is not None)
-        return [(assignment, group) for assignment, group in found if group is not None]
-
-    def leading(self) -> list[tuple[Assignment, Group]]:
-        """Those of them that this server leads."""
-        return [(assignment, group) for assignment, group in self.groups() if group.is_leader]
-
-    def view(self, account: str, name: str) -> StreamRole | None:
-        """What this server knows of a stream that is kept here; None: it is not, or its replica takes no part now."""
-        kept = self._kept.get((account, name))
-        if kept is None:
-            return None
-        if self.led(account, name) is not None:
-            return StreamRole.LED_HERE
-        if kept.replica is not None and kept.replica.group is None:
-            return None  # it opens its files, or has failed: that nobody leads cannot be said from here
-        return StreamRole.LEADERLESS if kept.leaderless_ticks >= _LEADERLESS_TICKS else StreamRole.ELSEWHERE
-
-    def is_up_to_date(self, assignment: Assignment) -> Stream | None:
-        """The stream of an assignment, if it runs here and is as that says."""
-        kept, stream = self._kept.get((assignment.account, assignment.name)), None
-        if kept is not None and kept.assignment == assignment:
-            stream = self.led(assignment.account, assignment.name)
-        return stream if stream is not None and stream.config == assignment.config else None
-
-    def error(self, assignment: Assignment) -> str | None:
-        """Why a stream with one copy, which is kept here, could not be made."""
-        kept = self._kept.get((assignment.account, assignment.name))
-        return kept.error if kept is not None else None
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -226,23 +101,26 @@ class Hosting:
             if said.group not in self._going and self._moves.is_due:
                 self._say(said)
         for key in self._moving:
-            kept = self._kept[key]
-            if kept.replica is not None and kept.replica.stream is not None:
+            kept = self.kept.find(*key)
+            if kept is not None and kept.replica is not None and kept.replica.stream is not None:
                 self._moves.look(kept.assignment, kept.replica)
         self._ticks += 1
         if self._ticks % _LOOK_TICKS:
             return
         if self._ticks % _SCRUB_TICKS == 0:
             self._scrub()
-        for kept in self._kept.values():
+        for kept in self.kept:
             if kept.replica is not None:
                 kept.replica.care.look()
-            group = kept.replica.group if kept.replica is not None else None
-            has_leader = group is None or group.leader != NO_NODE
-            before = kept.leaderless_ticks
-            kept.leaderless_ticks = 0 if has_leader else before + _LOOK_TICKS
-            if before < _LEADERLESS_TICKS <= kept.leaderless_ticks:
+            if kept.look_for_leader(_LOOK_TICKS):
                 self._leaderless(kept.assignment)
+
+    def _scrub(self) -> None:
+        """Damage is found while others still have what is lost."""
+        if not self._scrubbed:
+            self._scrubbed.extend(kept.replica for kept in self.kept if kept.replica is not None)
+        while self._scrubbed and not self._scrubbed[0].scrub_next():
+            self._scrubbed.popleft()
 
     def assigned(self, old: Assignment | None, new: Assignment | None) -> None:
         """The meta group has agreed on something else."""
@@ -262,9 +140,9 @@ class Hosting:
 
     def _keep(self, assignment: Assignment) -> None:
         """A stream is to be kept here, from now on or as before."""
-        kept = self._kept.get((assignment.account, assignment.name))
+        kept = self.kept.find(assignment.account, assignment.name)
         if kept is None:
-            kept = self._kept[assignment.account, assignment.name] = _Kept(assignment)
+            kept = self.kept.add(assignment)
         kept.assignment = assignment
         if assignment.is_moving:
             self._moving.add((assignment.account, assignment.name))
@@ -277,13 +155,13 @@ class Hosting:
             kept.is_alone = kept.is_begun = False
         if kept.is_begun:
             self._follow_config(kept)
-            self._look_at_direct(kept)
+            kept.look_at_direct(self._account(kept.assignment.account))
         else:
             self._make(kept)
 
     def open_restored(self, assignment: Assignment) -> None:
         """All of a backup is there: the stream is open from now on."""
-        kept = self._kept.get((assignment.account, assignment.name))
+        kept = self.kept.find(assignment.account, assignment.name)
         if kept is None:
             return
         if kept.replica is not None:
@@ -293,31 +171,31 @@ class Hosting:
 
     def account_opened(self, account: JetStreamAccount) -> None:
         """An account may use JetStream here from now on."""
-        for (name, _), kept in list(self._kept.items()):
-            if name == account.name and not kept.is_begun:
+        for kept in list(self.kept):
+            if kept.assignment.account == account.name and not kept.is_begun:
                 self._make(kept)
 
     def close(self) -> None:
         """End: the files stay."""
-        for kept in self._kept.values():
+        for kept in self.kept:
             if kept.replica is not None:
                 kept.replica.stop(lambda: None)
 
     def leave(self) -> None:
         """This server is no member of the cluster any more: nothing runs here, the files stay."""
-        for kept in self._kept.values():
+        for kept in self.kept:
             host = self._account(kept.assignment.account)
             if kept.replica is not None:
                 kept.replica.stop(lambda: None)
             elif host is not None and not kept.assignment.is_replicated:
                 host.release_stream(kept.assignment.name)
             kept.ended = True
-        self._kept.clear()
+        self.kept.clear()
         self._moving.clear()
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _make(self, kept: _Kept) -> None:
+    def _make(self, kept: KeptStream) -> None:
         if kept.assignment.is_replicated:
             self._make_replica(kept)
             return
@@ -334,7 +212,7 @@ class Hosting:
             return
         host.place_stream(assignment.config, assignment.created_ns, partial(self._made, kept))
 
-    def _made(self, kept: _Kept, outcome: Stream | ApiError) -> None:
+    def _made(self, kept: KeptStream, outcome: Stream | ApiError) -> None:
         assignment = kept.assignment
         if isinstance(outcome, ApiError):
             self._log("ERR", assignment, f"could not be made: {outcome}")
@@ -344,7 +222,7 @@ class Hosting:
             self._follow_config(kept)
             self._changed(assignment)
 
-    def _make_replica(self, kept: _Kept) -> None:
+    def _make_replica(self, kept: KeptStream) -> None:
         assignment = kept.assignment
         if kept.is_begun or assignment.group in self._going:
             return  # the files of an earlier stay are removed first
@@ -413,18 +291,11 @@ class Hosting:
         else:
             self._ports.run_blocking(create, created)
 
-    def _scrub(self) -> None:
-        """Damage is found while others still have what is lost."""
-        if not self._scrubbed:
-            self._scrubbed.extend(kept.replica for kept in self._kept.values() if kept.replica is not None)
-        while self._scrubbed and not self._scrubbed[0].scrub_next():
-            self._scrubbed.popleft()
-
-    def _leader_changed(self, kept: _Kept) -> None:
+    def _leader_changed(self, kept: KeptStream) -> None:
         if kept.ended:
             return
         self._follow_config(kept)
-        self._look_at_direct(kept)
+        kept.look_at_direct(self._account(kept.assignment.account))
         self._changed(kept.assignment)
         group = kept.replica.group if kept.replica is not None else None
         host = self._account(kept.assignment.account)
@@ -434,28 +305,10 @@ class Hosting:
         for hook in host.on_moved if kept.leader != self._node else ():
             hook(kept.assignment.name)
 
-    def _look_at_direct(self, kept: _Kept) -> None:
-        """Answer direct gets from a copy here, while another server leads the stream; a leader's `DirectApi` does."""
-        replica, host = kept.replica, self._account(kept.assignment.account)
-        config = kept.assignment.config
-        wanted = (
-            config.allow_direct
-            and not kept.ended
-            and not kept.assignment.restoring
-            and replica is not None
-            and replica.stream is None
-            and replica.readable is not None
-        )
-        if kept.direct is not None and not (wanted and kept.direct.config == config):
-            kept.direct.close()
-            kept.direct = None
-        if wanted and kept.direct is None and replica is not None and host is not None:
-            kept.direct = DirectReplica(replica, config, host.ports, host.facts)
-
-    def _follow_config(self, kept: _Kept) -> None:
+    def _follow_config(self, kept: KeptStream) -> None:
         """Have the stream be as it is assigned, if it runs here."""
         assignment = kept.assignment
-        host, stream = self._account(assignment.account), self.led(assignment.account, assignment.name)
+        host, stream = self._account(assignment.account), self.kept.led(assignment.account, assignment.name)
         if host is None or stream is None or stream.config == assignment.config:
             return
 
@@ -468,7 +321,7 @@ class Hosting:
 
     def _end(self, assignment: Assignment, left_by: int = 0) -> None:
         """Keep a stream no longer; `left_by`: others go on with it."""
-        kept = self._kept.pop((assignment.account, assignment.name), None)
+        kept = self.kept.pop(assignment)
         host = self._account(assignment.account)
         self._moving.discard((assignment.account, assignment.name))
         self._moves.forget(assignment.group)
@@ -477,7 +330,7 @@ class Hosting:
                 self._remove(assignment)  # that it left once need not be known any more
             return
         kept.ended, kept.left_by = True, left_by
-        self._look_at_direct(kept)
+        kept.look_at_direct(self._account(kept.assignment.account))
         if assignment.is_replicated and kept.is_begun:
             self._going.add(assignment.group)
             if kept.replica is not None:
@@ -514,7 +367,7 @@ class Hosting:
                 self._log("ERR", assignment, f"could not be removed: {faults[0]}")
             else:
                 self._going.discard(assignment.group)
-            again = self._kept.get((assignment.account, assignment.name))
+            again = self.kept.find(assignment.account, assignment.name)
             if again is not None and not again.is_begun:
                 self._make(again)
 

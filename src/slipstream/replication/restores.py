@@ -237,11 +237,11 @@ class Restores:
             questions, self._questions = self._questions, []
             self._questions += [one for one in questions if not self._try(*one)]
         for group, (assignment, session) in list(self._opening.items()):
-            stream = self._hosting.led(assignment.account, assignment.name)
+            stream = self._hosting.kept.led(assignment.account, assignment.name)
             if stream is not None:
                 del self._opening[group]
                 stream.after_commit(_opened(stream, session))
-            elif not self._hosting.leads(assignment):
+            elif not self._hosting.kept.leads(assignment):
                 del self._opening[group]  # who leads it now does not know who waits
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -249,8 +249,8 @@ class Restores:
     def _is_mine(self, assignment: Assignment) -> bool:
         """Whether this server would take in the backup."""
         if not assignment.is_replicated:
-            return self._hosting.keeps(assignment)
-        return self._hosting.held(assignment) is not None
+            return self._hosting.kept.keeps(assignment)
+        return self._hosting.kept.held(assignment) is not None
 
     def _try(self, question: BeginRestore, answer: Answer) -> bool:
         meta = self._meta()
@@ -269,7 +269,7 @@ class Restores:
             return True
         session = RestoreSession(host, caller, assignment.config, question.bounds, sessions)
         filling = self._filling[assignment.group] = _Filling(assignment, session)
-        held = self._hosting.held(assignment)
+        held = self._hosting.kept.held(assignment)
         if held is None:
             self._fill_only_copy(host, filling)
         else:

@@ -118,7 +118,7 @@ class RunningJetStream:
         cluster = self._runner.cluster
         if cluster is None:
             return 0
-        return len(cluster.coordinator.hosting.groups()) + (cluster.coordinator.meta is not None)
+        return len(cluster.coordinator.hosting.kept.groups()) + (cluster.coordinator.meta is not None)
 
     def syncs(self) -> SyncStats:
         """See `JetStreamFacts.syncs`."""
@@ -211,7 +211,7 @@ class RunningJetStream:
             HealthProblem(
                 "STREAM", f"JetStream stream '{of.account} > {of.name}' {text}", account=of.account, stream=of.name
             )
-            for of, text in cluster.coordinator.hosting.faults()
+            for of, text in cluster.coordinator.hosting.kept.faults()
         ]
 
     def _stream_problems(self, account: JetStreamAccount, name: str, consumer: str) -> Iterable[HealthProblem]:
@@ -271,11 +271,11 @@ class _AccountFacts:
         )
 
     def _followed_bytes(self, storage: StorageType) -> int:
-        return 0 if self._hosting is None else self._hosting.followed_bytes(self.name, storage)
+        return 0 if self._hosting is None else self._hosting.kept.followed_bytes(self.name, storage)
 
     def streams(self) -> Iterable[_StreamFacts | ReplicaFacts]:
         led = [_StreamFacts(self._account, stream) for stream in self._account.streams.values()]
-        followed = [] if self._hosting is None else self._hosting.followed(self.name)
+        followed = [] if self._hosting is None else self._hosting.kept.followed(self.name)
         found: list[_StreamFacts | ReplicaFacts] = [*led, *(ReplicaFacts(self._account, *one) for one in followed)]
         return sorted(found, key=lambda one: one.name)
 

@@ -49,7 +49,7 @@ def test_ids_of_removed_messages_survive_a_fail_over(how: str, power: bool) -> N
     cluster.steps(1300)  # the window is over
     assert cluster.stored(b"anew", id_="id-39")["seq"] == 41
     cluster.steps(100)
-    closed = [len(node.replica._store.log.segments) for node in cluster.up() if node.replica._store is not None]
+    closed = [len(node.replica.store.log.segments) for node in cluster.up() if node.replica.store is not None]
     assert max(closed) <= 4  # what was kept for the ids goes when they do
 
 

@@ -15,7 +15,7 @@ from support.replica_world import Cluster, Node
 
 def packed(cluster: Cluster, node: Node) -> int:
     """How many segments of a server are compressed."""
-    store = node.replica._store
+    store = node.replica.store
     assert store is not None
     found = [segment.header.codec for segment in store.log.segments]
     return found.count(Codec.ZSTD if cluster.config.metadata else Codec.S2)
@@ -58,7 +58,7 @@ def test_who_was_away_gets_segments_that_are_compressed_where_they_come_from() -
     for n in range(120):
         cluster.stored(b"%d " % n + b"abc" * 300)
         cluster.steps(2)
-    cluster.until(lambda: packed(cluster, leader) > 0 and leader.replica._log.first_index > 3, 600)
+    cluster.until(lambda: packed(cluster, leader) > 0 and leader.replica.log.first_index > 3, 600)
     away.start()
     cluster.until(lambda: away.replica.group is not None and away.member.applied == leader.member.applied, 600)
     assert len(cluster.agree()) == 121

@@ -51,7 +51,7 @@ def test_a_unit_that_a_leader_leaves_open_is_none_anywhere() -> None:
         stream.store.append_atomic(2 + n, n, b"s.a", b"NATS/1.0\r\nNats-Msg-Id: half\r\n\r\n", bytes(500))
     stream.committer.wake()
     cluster.settle()
-    last = old.replica._log.last_index
+    last = old.replica.log.last_index
     cluster.until(lambda: all(node.member.applied == last for node in cluster.up()))
     assert all(node.shown() == [(1, b"s.a", b"one")] for node in cluster.up())
     cluster.kill(old, power=True)

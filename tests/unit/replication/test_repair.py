@@ -30,7 +30,7 @@ def filled(nodes: int = 3) -> Cluster:
 
 def spoil(node: Node) -> None:
     """Damage the third message on its disk, and have it read back."""
-    store = node.replica._store
+    store = node.replica.store
     assert store is not None
     for path in node.disk.paths():
         at = bytes(node.disk.content(path)).find(b"s.a2" + bytes(100)) if path.endswith(".seg") else -1
@@ -45,7 +45,7 @@ def spoil(node: Node) -> None:
 
 
 def _lost_of(node: Node) -> list[int]:
-    store = node.replica._store
+    store = node.replica.store
     return store.lost().seqs if store is not None else [0]
 
 
@@ -71,7 +71,7 @@ def test_every_kind_of_file_is_made_good(how: str, leads: bool) -> None:
         victim.start()
         cluster.until(cluster.is_whole, 300)
         assert cluster.agree() == shown
-        assert all(not node.replica._store.lost().seqs for node in cluster.up())  # type: ignore[union-attr]
+        assert all(not node.replica.store.lost().seqs for node in cluster.up())  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("leads", [False, True])
@@ -79,15 +79,15 @@ def test_damage_that_is_found_while_it_runs_is_made_good(leads: bool) -> None:
     cluster = filled()
     victim = next(node for node in cluster.up() if node.leads is leads)
     others = [node for node in cluster.up() if node is not victim]
-    store = victim.replica._store
+    store = victim.replica.store
     assert store is not None
     spoil(victim)
     assert store.lost().seqs == [3]
     cluster.until(lambda: isinstance(victim.replica.fault, Exception) and not victim.leads, 100)
     assert any(node.leads for node in others) or cluster.leader in others
     cluster.until(cluster.is_whole, 300)
-    assert len(cluster.agree()) == 40 and victim.replica._store is not None
-    assert not victim.replica._store.lost().seqs
+    assert len(cluster.agree()) == 40 and victim.replica.store is not None
+    assert not victim.replica.store.lost().seqs
     assert any("is repaired" in text for _, text in victim.ports.logged)
     aside = [path for path in victim.disk.paths() if "/log.damaged/" in path]
     assert aside and not [path for path in victim.disk.paths() if path.endswith("/REPAIR")]

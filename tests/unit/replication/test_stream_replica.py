@@ -26,7 +26,7 @@ def test_what_is_acknowledged_is_on_a_majority(nodes: int) -> None:
     leader = cluster.leader
     assert cluster.stored(b"one") == {"stream": "S", "seq": 1}
     assert cluster.stored(b"two") == {"stream": "S", "seq": 2}
-    have = [node for node in cluster.up() if node.replica._log.last_index >= leader.replica._log.last_index]
+    have = [node for node in cluster.up() if node.replica.log.last_index >= leader.replica.log.last_index]
     assert len(have) > nodes // 2
     assert cluster.agree() == [(1, b"s.a", b"one"), (2, b"s.a", b"two")]
 
@@ -293,17 +293,17 @@ def test_who_was_away_for_long_gets_whole_segments(loss: float) -> None:
     cluster.stored(b"first")
     leader = cluster.leader
     away = next(node for node in cluster.up() if node is not leader)
-    last = away.replica._log.last_index
+    last = away.replica.log.last_index
     cluster.kill(away)
     fill(cluster, 120)
-    assert leader.replica._log.first_index > last + 1  # frames do not reach back to where it was
+    assert leader.replica.log.first_index > last + 1  # frames do not reach back to where it was
     config = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
     cluster.call(cluster.leader, "CONSUMER.CREATE.S.C", config)
     away.start()
     cluster.settle()
     cluster.loss = loss
     cluster.until(lambda: away.replica.group is not None and away.member.applied == leader.member.applied, 600)
-    assert away.replica._log.first_index > last
+    assert away.replica.log.first_index > last
     shown = cluster.agree()
     assert len(shown) == 5 and away.shown() == shown
     cluster.kill(leader)
@@ -347,10 +347,10 @@ def test_a_stream_is_handed_over() -> None:
     old = cluster.leader
     heir = next(node for node in cluster.up() if node is not old)
     assert old.replica.group is not None
-    store = old.replica._store
+    store = old.replica.store
     old.replica.group.transfer(heir.id)
     cluster.until(lambda: heir.leads, 5)
-    assert old.replica._store is store  # nothing was ahead of the others, so nothing had to be read back
+    assert old.replica.store is store  # nothing was ahead of the others, so nothing had to be read back
     assert cluster.stored(b"two")["seq"] == 2
     assert len(cluster.agree()) == 2
     heir.member.transfer(old.id)

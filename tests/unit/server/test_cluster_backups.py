@@ -131,7 +131,8 @@ async def test_half_a_backup_leaves_nothing(tmp_path: Path) -> None:
         taking = next(
             member
             for member in servers.members
-            if (one := member.coordinator.state.find("$G", "S")) and member.coordinator.hosting.held(one) is not None
+            if (one := member.coordinator.state.find("$G", "S"))
+            and member.coordinator.hosting.kept.held(one) is not None
         )
         await client.close()
         await taking.stop()

@@ -24,7 +24,7 @@ async def got(client: Client, stream: str, **body: object) -> Msg:
 
 def answering(servers: Trio, stream: str) -> list[str]:
     """Servers that answer from a copy which they do not lead."""
-    kept = [(member.name, member.coordinator.hosting.direct("$G", stream)) for member in servers.running]
+    kept = [(member.name, member.coordinator.hosting.kept.direct("$G", stream)) for member in servers.running]
     return [name for name, direct in kept if direct is not None]
 
 
@@ -69,5 +69,5 @@ async def test_every_server_answers_with_what_was_acknowledged(tmp_path: Path) -
 
 
 def _messages(servers: Trio, server: str, stream: str) -> int:
-    replica = servers.named(server).coordinator.hosting.replica("$G", stream)
+    replica = servers.named(server).coordinator.hosting.kept.replica("$G", stream)
     return -1 if replica is None else replica.messages

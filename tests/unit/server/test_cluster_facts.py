@@ -90,7 +90,7 @@ async def test_who_listens_hears_of_leaders(tmp_path: Path) -> None:
         await published(client, "S.x", bytes(1000))
         await until(
             lambda: (
-                sum(member.coordinator.hosting.followed_bytes("A", StorageType.FILE) for member in servers.members)
+                sum(member.coordinator.hosting.kept.followed_bytes("A", StorageType.FILE) for member in servers.members)
                 > 2000
             ),
             "copied",
@@ -130,7 +130,7 @@ def known_on(member: Member) -> set[str]:
     """Consumers of the account that a server has in its copies, or leads."""
     assert member.server is not None and member.server.jetstream is not None
     hosting, account = member.coordinator.hosting, member.server.jetstream.accounts["A"]
-    found = {f"{one.name}.{name}" for one, store in hosting.followed("A") for name in stored_consumers(store)}
+    found = {f"{one.name}.{name}" for one, store in hosting.kept.followed("A") for name in stored_consumers(store)}
     for stream in account.streams.values():
         if isinstance(stream.interest, Consumers):
             found |= {f"{stream.name}.{name}" for name in stream.interest.consumers}
@@ -155,7 +155,7 @@ def only_consumer(shown: dict[str, Any]) -> dict[str, Any]:
 
 def acked_on(hosting: Hosting, account: str) -> list[int]:
     """Up to where consumers of the account's copies have acks, on a server that leads none."""
-    states = (parts for _, store in hosting.followed(account) for parts in store.journal.entries().values())
+    states = (parts for _, store in hosting.kept.followed(account) for parts in store.journal.entries().values())
     return [ConsumerState.decode(parts).acks.shown_floor[1] for parts in states]
 
 

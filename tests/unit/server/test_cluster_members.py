@@ -39,7 +39,7 @@ def copies(servers: Trio) -> dict[str, int]:
     """Servers whose replica of the stream is whole and a voter, for good, and how many messages it has."""
     found = {}
     for one in servers.running:
-        replica = one.coordinator.hosting.replica("A", "S")
+        replica = one.coordinator.hosting.kept.replica("A", "S")
         group = replica.group if replica is not None else None
         if replica is not None and group is not None and replica.fault is None:
             votes = group.votes
@@ -112,7 +112,7 @@ async def test_servers_come_later_come_back_empty_and_are_removed(tmp_path: Path
         await damaged.start()
         await until(lambda: any("is repaired" in line for line in damaged.lines), "it has a copy")
         await until(lambda: copies(servers) == dict.fromkeys(stayed, 21), "it takes part")
-        assert not damaged.coordinator.hosting.faults()
+        assert not damaged.coordinator.hosting.kept.faults()
         assert any("our server was removed from the cluster" in line for line in gone.lines)
         await until(lambda: bool(events), "others are told")
         assert (events[0]["server"], events[0]["cluster"]) == (gone.name, "C")

@@ -44,7 +44,7 @@ def snapshot(member: Member) -> dict[str, Any]:
 
 
 def messages(member: Member) -> int:
-    replica = member.coordinator.hosting.replica("$G", "KEPT")
+    replica = member.coordinator.hosting.kept.replica("$G", "KEPT")
     return -1 if replica is None or replica.group is None else replica.messages
 
 

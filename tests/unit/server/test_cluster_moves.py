@@ -47,7 +47,7 @@ def keepers(info: dict[str, Any]) -> set[str]:
 async def settled(servers: Trio, copies: int) -> None:
     def is_settled() -> bool:
         found = [member.coordinator.state.find("A", "S") for member in servers.members]
-        kept = [member.coordinator.hosting.replica("A", "S") for member in servers.members]
+        kept = [member.coordinator.hosting.kept.replica("A", "S") for member in servers.members]
         return (
             all(one is not None and not one.is_moving and not one.gone and len(one.peers) == copies for one in found)
             and sum(replica is not None for replica in kept) == copies

@@ -32,7 +32,7 @@ def words_in(directory: Path, words: list[bytes]) -> list[str]:
 
 
 def _messages(member: Member) -> int:
-    replica = member.coordinator.hosting.replica("$G", "SECRETS")
+    replica = member.coordinator.hosting.kept.replica("$G", "SECRETS")
     return 0 if replica is None else replica.messages
 
 
@@ -68,7 +68,7 @@ async def started_anew(servers: Trio, number: int, extra: str, directory: Path |
 
 def takes_part(member: Member, servers: Trio, count: int) -> bool:
     """Whether a server votes in both groups, with all messages, and nobody takes it for another one."""
-    replica, meta = member.coordinator.hosting.replica("$G", "SECRETS"), member.cluster.meta
+    replica, meta = member.coordinator.hosting.kept.replica("$G", "SECRETS"), member.cluster.meta
     group = replica.group if replica is not None else None
     if replica is None or group is None or meta is None or replica.messages != count:
         return False
@@ -117,7 +117,7 @@ async def test_keys_change_server_by_server(tmp_path: Path) -> None:
                 await until(lambda one=changed, count=count: takes_part(one, servers, count), "it has all")  # type: ignore[misc]
         for member in servers.members:
             assert words_in(tmp_path / member.name, WORDS) == []
-            assert not member.coordinator.hosting.faults()
+            assert not member.coordinator.hosting.kept.faults()
         late = servers.members[0]
         await late.stop()
         with pytest.raises(StartError):

@@ -58,7 +58,7 @@ async def test_streams_are_made_on_any_server_and_seen_on_all(servers: Trio) -> 
         for number, client in enumerate(clients):
             assert (await call(client, f"STREAM.DELETE.R3{number}"))["success"]
         assert (await call(clients[0], "STREAM.NAMES"))["streams"] == ["R10", "R11", "R12"]
-        kept = [member.coordinator.hosting.replica("$G", "R30") for member in servers.members]
+        kept = [member.coordinator.hosting.kept.replica("$G", "R30") for member in servers.members]
         assert kept == [None, None, None]
     finally:
         for client in clients:
@@ -106,7 +106,7 @@ async def test_what_is_published_is_on_all_and_survives_its_leader(servers: Trio
 
 
 def _caught_up(member: Member, stream: str, messages: int) -> bool:
-    replica = member.coordinator.hosting.replica("$G", stream)
+    replica = member.coordinator.hosting.kept.replica("$G", stream)
     return replica is not None and replica.messages == messages
 
 
@@ -220,7 +220,7 @@ async def _settled(servers: Trio, stream: str, copies: int) -> None:
 
     def is_settled() -> bool:
         found = [member.coordinator.state.find("$G", stream) for member in servers.members]
-        kept = [member.coordinator.hosting.replica("$G", stream) for member in servers.members]
+        kept = [member.coordinator.hosting.kept.replica("$G", stream) for member in servers.members]
         return (
             all(one is not None and not one.is_moving and len(one.peers) == copies for one in found)
             and sum(replica is not None for replica in kept) == copies
@@ -250,7 +250,7 @@ async def test_who_leaves_hands_over_first(servers: Trio, monkeypatch: pytest.Mo
     assert left == [True, False], "before the server ended"
     await until(lambda: any(member.is_leader for member in others))
     for name in ("S0", "S1", "S2"):
-        await until(lambda name=name: any(member.coordinator.hosting.led("$G", name) for member in others))  # type: ignore[misc]
+        await until(lambda name=name: any(member.coordinator.hosting.kept.led("$G", name) for member in others))  # type: ignore[misc]
 
 
 async def test_all_start_again(servers: Trio) -> None:
@@ -305,7 +305,8 @@ async def test_the_meta_group_is_shown_and_steps_down(tmp_path: Path) -> None:
             await user.close()
             # A majority has it when it is made; the third one soon.
             await until(
-                lambda: all(len(member.coordinator.hosting.groups()) == 1 for member in servers.members), "all keep it"
+                lambda: all(len(member.coordinator.hosting.kept.groups()) == 1 for member in servers.members),
+                "all keep it",
             )
             body = json.dumps({"account": "A"}).encode()
             states = []
