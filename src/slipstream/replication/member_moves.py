@@ -49,13 +49,13 @@ class MemberMoves:
     def look(self, assignment: Assignment, replica: StreamReplica) -> None:
         """Take the next step of a stream that moves and is led here, if the one before is done."""
         group = replica.group
-        if group is None or replica.is_changing:
+        if group is None or replica.commits.is_changing:
             return
         group.wake()  # while it moves, members are looked at
         ready, gone = group.caught_up(_CAUGHT_UP), [peer for peer, _ in assignment.gone]
         step = next_step(self._node, group.votes, assignment.peers, assignment.move, ready, gone)
         if isinstance(step, NextMembers):
-            replica.change(step.changes, assignment.move)
+            replica.commits.change(step.changes, assignment.move)
         elif isinstance(step, HandOver):
             group.transfer(step.to)
         elif step == SETTLED and (self._said.get(assignment.group) != assignment.move or self.is_due):

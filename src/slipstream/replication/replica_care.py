@@ -15,9 +15,9 @@ from typing import Final, Protocol
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStore
 from slipstream.replication.group import Group
-from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.repair import REPAIR, TOKEN_BYTES, RepairLeader, new_token
 from slipstream.replication.replica_marks import ReplicaDamaged
+from slipstream.replication.replicated_commits import ReplicatedCommits
 
 __all__ = ["CaredReplica", "ReplicaCare"]
 
@@ -41,20 +41,12 @@ class CaredReplica(Protocol):
         ...
 
     @property
-    def is_changing(self) -> bool:
-        """Whether a membership that was proposed here is not applied yet."""
+    def commits(self) -> ReplicatedCommits:
+        """While it leads."""
         ...
 
     def tell(self, to: int, kind: int, body: bytes) -> None:
         """Send something that is not Raft's."""
-        ...
-
-    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
-        """Have the leader propose another membership."""
-        ...
-
-    def confirm(self, read: Callable[[bool], None]) -> None:
-        """Tell when it is certain that this one leads, or does not."""
         ...
 
     def behind(self, to: int) -> None:
@@ -137,12 +129,12 @@ class ReplicaCare:
                 replica.drop_copy(sender)
             step = self._repairs.asked(sender, token, group.votes, log.last_index, group.applied)
             if step == "demote":
-                replica.change([("learner", sender)])
+                replica.commits.change([("learner", sender)])
             elif step == "offer":
                 replica.behind(sender)
 
         if replica.leads_now and len(token) == TOKEN_BYTES and sender in self._peers():
-            replica.confirm(confirmed)
+            replica.commits.confirm(confirmed)
 
     def _can_do_without(self, member: int, group: Group) -> bool:
         """Whether the others that are there could commit without this one."""
@@ -165,13 +157,19 @@ class ReplicaCare:
     def _promote(self, group: Group, store: FileStore) -> None:
         """A learner that is to keep the stream, and has caught up, is a voter again."""
         votes, log = group.votes, store.replica
-        if log is None or votes.outgoing or not votes.learners or self._replica.is_changing or self._is_moving():
+        if (
+            log is None
+            or votes.outgoing
+            or not votes.learners
+            or self._replica.commits.is_changing
+            or self._is_moving()
+        ):
             return  # who makes a stream move changes its members
         lags, last = group.lags(), log.last_index
         for learner in votes.learners:
             matched = last - lags.get(learner, last)
             if 0 < matched >= last - _NEAR and learner in self._peers() and self._repairs.is_back(learner, matched):
-                self._replica.change([("voter", learner)])
+                self._replica.commits.change([("voter", learner)])
                 return
 
 

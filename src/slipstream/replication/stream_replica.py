@@ -24,37 +24,34 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from slipstream.errors import StorageFault
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
 from slipstream.jetstream.store.file.segment_import import SegmentImport
 from slipstream.jetstream.store.file.segment_transfer import Membership
 from slipstream.jetstream.store.file.votes import Votes
-from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
 from slipstream.replication.group import Group, LedAway
-from slipstream.replication.groups import TICK_NS, Groups
+from slipstream.replication.groups import Groups
 from slipstream.replication.led import Led
-from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.repair import REPAIR, SilentReplica
 from slipstream.replication.replica_care import ReplicaCare
 from slipstream.replication.replica_files import ReplicaFiles, with_members
 from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.replica_work import ReplicaWork
+from slipstream.replication.replicated_commits import ReplicatedCommits
 from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.replication.settings import STREAM_DEFAULTS, GroupSettings
 
 __all__ = ["RETRY_NS", "Replica", "StreamHost", "StreamReplica"]
 
 L = TypeVar("L", bound=Led)
+W = TypeVar("W")
 L_co = TypeVar("L_co", bound=Led, covariant=True)
 
-_SURE_NS: Final = STREAM_DEFAULTS.election_ticks * TICK_NS // 2
 RETRY_NS: Final = 1_000_000_000
 """After a failure, until the replica is opened again."""
 _FIRST_ELECTION_NS = 30_000_000  # until the other replicas of a new group are made, as a rule
@@ -120,17 +117,12 @@ class Replica(Generic[L]):
         """The stream, while this server leads it."""
         self.fault: Exception | None = None
         """Why it does not take part."""
-        self._store: FileStore | None = None
+        self.store: FileStore | None = None
+        """Its store, while its files are open."""
         self._work: ReplicaWork | None = None
-        self._proposes = False  # a commit of the leader's is being proposed
-        self._commit_runs = False  # ... is proposed and not on disk
-        self._when_synced: Callable[[], None] | None = None
+        self.commits = ReplicatedCommits(self, groups, ports)
+        """What its stream's commits go through while it leads, and changes of the membership."""
         self._known_leader = 0
-        self._reads: list[Callable[[bool], None]] = []  # of this turn
-        self._unsure: list[Callable[[], None]] = []  # what waits until it is certain that this one leads
-        self._sure_ns = 0  # when that was last asked, and so
-        self._changes: list[tuple[Sequence[tuple[MemberKind, int]], int]] = []  # of the membership, to be proposed
-        self._changed_at = 0  # where the last of them is in the log
         self._stays = False  # the store may go on without being read back
         self._saves_votes = False
         self._waits_for_votes = False  # all else is quiet
@@ -171,61 +163,66 @@ class Replica(Generic[L]):
     @property
     def messages(self) -> int:
         """How many messages it shows: those that are known to be committed here."""
-        return self._store.messages if self._store is not None else 0
+        return self.store.messages if self.store is not None else 0
 
     @property
     def readable(self) -> FileStore | None:
         """Its store, unless that is being opened: readers see what is committed as far as is known here."""
         works = self._work is not None or self.stream is not None
-        return self._store if works and self.group is not None and self._next is None else None
+        return self.store if works and self.group is not None and self._next is None else None
 
     @property
     def log_end(self) -> int | None:
         """Index of the last entry of its log; None while it is not open, or may lack what a replica had that was here
         before: see `Votes.floor_index`."""
-        if self._store is None or self.group is None or not self.group.may_vote:
+        if self.store is None or self.group is None or not self.group.may_vote:
             return None
-        return self._log.last_index
+        return self.log.last_index
 
     @property
-    def _log(self) -> ReplicaLog:
-        assert self._store is not None and self._store.replica is not None
-        return self._store.replica
+    def log(self) -> ReplicaLog:
+        """The log of its store, which is open."""
+        assert self.store is not None and self.store.replica is not None
+        return self.store.replica
 
     def _open(self, applied: int, take: Callable[[Votes], None]) -> None:
         """Read the files; then there is another store, and `take` goes on with it."""
-        found: list[tuple[Votes, FileStore] | Exception] = []
 
-        def open_() -> None:
+        def opened(found: tuple[Votes, FileStore]) -> None:
+            votes, self.store = found
+            self._work = ReplicaWork(self.store, self._ports, self.persisted, self._fail)
+            if self.store.fault is not None:
+                raise self.store.fault
+            take(votes)
+
+        self._work_alone(lambda: self._files.open(applied=applied), opened)
+
+    def _work_alone(self, work: Callable[[], W], then: Callable[[W], None]) -> None:
+        """Nothing else works on the files: have a thread do this, and go on with what it found."""
+        found: list[W | Exception] = []
+
+        def run() -> None:
             try:
-                found.append(self._files.open(applied=applied))
+                found.append(work())
             except Exception as error:
                 found.append(error)
 
-        def opened() -> None:
-            if isinstance(found[0], ReplicaDamaged):
-                self.damaged(found[0])
-                return
+        def done() -> None:
             if isinstance(found[0], Exception):
                 self._fail(found[0])
-                return
-            votes, store = found[0]
-            self._store = store
-            self._work = ReplicaWork(store, self._ports, self._persisted, self._fail)
-            if store.fault is not None:
-                raise store.fault
-            take(votes)
+            else:
+                then(found[0])
 
         assert self._next is None
-        self._next = guarded(opened, self._fail)
-        self._ports.run_blocking(open_, guarded(self._quiet, self._fail))
+        self._next = guarded(done, self._fail)
+        self._ports.run_blocking(run, guarded(self._quiet, self._fail))
 
     def _take_part(self, votes: Votes) -> None:
-        log, roll = self._log, self._ports.random_below
+        log, roll = self.log, self._ports.random_below
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
-        if isinstance(self.fault, ReplicaDamaged) and self._store is not None:
+        if isinstance(self.fault, ReplicaDamaged) and self.store is not None:
             self._ports.log("INF", f"The replica of {self.title} is repaired")
-            self.care.repaired(self._store)
+            self.care.repaired(self.store)
         self.fault = None
         self._taker = SegmentTaker(self._ports, self._files, self.tell, self._import)
         self._groups.add(self.group_id, self.group, self._other, self.group if self._settings.rests else None)
@@ -235,8 +232,8 @@ class Replica(Generic[L]):
         self._changed()
 
     def _applied(self) -> None:
-        if self._on_applied is not None and self._store is not None:
-            self._on_applied(self._store)
+        if self._on_applied is not None and self.store is not None:
+            self._on_applied(self.store)
 
     def _campaign(self) -> None:
         if self.group is not None and not self.group.term:
@@ -245,7 +242,7 @@ class Replica(Generic[L]):
     def _leave_group(self) -> None:
         self.reads.stop()
         group, self.group = self.group, None
-        self._changes, self._changed_at = [], 0
+        self.commits.forget_changes()
         silent, self._silent = self._silent, None
         self._sender.stop()
         self.care.steps_down()
@@ -269,10 +266,7 @@ class Replica(Generic[L]):
             self._stays = not stream.is_read_back
             self._host.release_stream(self.name, deleted=deleted)
             upkeep = stream.committer.upkeep
-            if self._commit_runs:
-                self._when_synced = lambda: upkeep.when_quiet(self._quiet)
-            else:
-                upkeep.when_quiet(self._quiet)
+            self.commits.when_synced(lambda: upkeep.when_quiet(self._quiet))
         elif work is not None:
             work.stop(self._quiet)
         else:
@@ -287,7 +281,7 @@ class Replica(Generic[L]):
         then()
 
     def _let_go(self) -> None:
-        store, self._store = self._store, None
+        store, self.store = self.store, None
         if store is not None:
             store.let_go()
 
@@ -314,7 +308,7 @@ class Replica(Generic[L]):
     @property
     def settled_store(self) -> FileStore | None:
         """The store, while it takes part and nothing else is about to happen to it."""
-        return self._store if self._next is None and self.group is not None else None
+        return self.store if self._next is None and self.group is not None else None
 
     def scrub_next(self) -> bool:
         """On a follower: have one more piece of its log read back; False: that was all. A leader's stream does it."""
@@ -325,26 +319,15 @@ class Replica(Generic[L]):
         if self.fault is None or str(self.fault) != str(error):
             self._ports.log("ERR", f"The replica of {self.title} is damaged, and gets a copy: {error}")
         self.fault = error
-        failed: list[Exception] = []
 
-        def note() -> None:
-            try:
-                self._files.note_damaged(str(error))
-            except Exception as refused:
-                failed.append(refused)
-
-        def noted() -> None:
-            if failed:
-                self._fail(failed[0])
-            else:
-                peers, ports = self._peers, self._ports
-                self._silent = SilentReplica(self._node, peers, ports, self._files, self.tell, self._repaired)
-                self._groups.add(self.group_id, self._silent, self._silent.other)
+        def noted(_: None) -> None:
+            peers, ports = self._peers, self._ports
+            self._silent = SilentReplica(self._node, peers, ports, self._files, self.tell, self._repaired)
+            self._groups.add(self.group_id, self._silent, self._silent.other)
 
         def begin() -> None:
             self._let_go()
-            self._next = guarded(noted, self._fail)
-            self._ports.run_blocking(note, guarded(self._quiet, self._fail))
+            self._work_alone(lambda: self._files.note_damaged(str(error)), noted)
 
         self._leave_group()
         self._when_quiet(guarded(begin, self._fail))
@@ -404,17 +387,17 @@ class Replica(Generic[L]):
     def sync_log(self) -> None:
         """See `GroupPorts`."""
         if self.stream is not None:
-            if not (self._proposes or self._commit_runs) or self._log_waits:  # else that commit will do
+            if not self.commits.syncs_soon:
                 self.stream.committer.wake()
         elif self._work is not None:
             self._work.wake()
 
     def committed(self, entries: Sequence[Entry]) -> None:
         """See `GroupPorts`."""
-        done = self._log.commit(entries[-1][0])
+        done = self.log.commit(entries[-1][0])
         if self.stream is not None:
             self.stream.committer.committed(done)
-        elif self._work is not None and self._store is not None and self._store.erasing:
+        elif self._work is not None and self.store is not None and self.store.erasing:
             self._work.wake()  # what the leader has erased is overwritten here
         if self._on_applied is not None:
             self._applied()
@@ -427,7 +410,7 @@ class Replica(Generic[L]):
         """See `GroupPorts`."""
 
         def begin() -> None:
-            self._log.lead(term)
+            self.log.lead(term)
             self._run_stream()
 
         self._when_quiet(guarded(begin, self._fail))
@@ -438,11 +421,11 @@ class Replica(Generic[L]):
             self._when_quiet(guarded(self._run_stream, self._fail))
 
     def _run_stream(self) -> None:
-        assert self._store is not None
-        self.stream = self._host.lead_stream(self._store, self)
-        if self._store.log.pending_bytes:
+        assert self.store is not None
+        self.stream = self._host.lead_stream(self.store, self.commits)
+        if self.store.log.pending_bytes:
             self.stream.committer.wake()  # a unit that was left open is given up
-        self._persisted()
+        self.persisted()
         self._changed()
 
     def steps_down(self) -> None:
@@ -450,7 +433,7 @@ class Replica(Generic[L]):
         group = self.group
         if group is not None:
             group.hold()
-            self._changes, self._changed_at = [], 0
+            self.commits.forget_changes()
             self._sender.stop()
             self._when_quiet(lambda: self._reopen(group))
             self._changed()
@@ -458,8 +441,8 @@ class Replica(Generic[L]):
     def behind(self, to: int) -> None:
         """See `GroupPorts`."""
         # ... also by a leader that does not lead yet: it may need this very follower for that.
-        if self.group is not None and self.group.is_leader and self._store is not None:
-            self._sender.offer(to, self._store, _membership(self.group.votes))
+        if self.group is not None and self.group.is_leader and self.store is not None:
+            self._sender.offer(to, self.store, _membership(self.group.votes))
 
     def wakes(self) -> None:
         """See `GroupPorts`."""
@@ -492,10 +475,10 @@ class Replica(Generic[L]):
             taken = self._sender.has(sender, bytes(body))
             if taken is not None and self.group is not None:
                 self.group.has_taken(sender, *taken)
-        elif self._taker is None or self.group is None or self._store is None or self.group.is_leader:
+        elif self._taker is None or self.group is None or self.store is None or self.group.is_leader:
             return
         elif kind == MANIFEST and sender == self.group.leader:
-            self._taker.offered(sender, bytes(body), self._log)
+            self._taker.offered(sender, bytes(body), self.log)
         elif kind == PIECE:
             self._taker.piece(sender, bytes(body))
 
@@ -505,7 +488,7 @@ class Replica(Generic[L]):
         False: the log has their end by now. They were on their way for a while, and it may have acknowledged more.
         """
         group, manifest = self.group, taken.manifest
-        if group is None or self._store is None or not self._log.lacks(manifest.frame, manifest.term):
+        if group is None or self.store is None or not self.log.lacks(manifest.frame, manifest.term):
             return False
         group.hold()
         votes = group.votes
@@ -518,24 +501,8 @@ class Replica(Generic[L]):
 
     def _install(self, work: Callable[[], None]) -> None:
         """Nothing works on the files: let a copy be the log from now on, and begin with it."""
-        failed: list[Exception] = []
-
-        def end() -> None:
-            try:
-                work()
-            except Exception as error:
-                failed.append(error)
-
-        def ended() -> None:
-            if failed:
-                self._fail(failed[0])
-            else:
-                self.start()
-
         self._let_go()
-        assert self._next is None
-        self._next = guarded(ended, self._fail)
-        self._ports.run_blocking(end, guarded(self._quiet, self._fail))
+        self._work_alone(work, lambda _: self.start())
 
     def _reopen(self, group: Group) -> None:
         """Open the log again up to what is committed: what the stream had indexed ahead of that is dropped.
@@ -543,8 +510,8 @@ class Replica(Generic[L]):
         If there is nothing of that kind, as when a quiet stream is handed over, it goes on as it is: reading a long log
         back takes its time.
         """
-        if self._stays and self._store is not None and self._log.follow():
-            self._work = ReplicaWork(self._store, self._ports, self._persisted, self._fail)
+        if self._stays and self.store is not None and self.log.follow():
+            self._work = ReplicaWork(self.store, self._ports, self.persisted, self._fail)
             self._follow_again(group)
             return
         self._let_go()
@@ -552,104 +519,14 @@ class Replica(Generic[L]):
 
     def _follow_again(self, group: Group) -> None:
         self._applied()
-        group.resume(self._log)
+        group.resume(self.log)
         self._changed()
 
-    # --- what the leader's committer says (`Replication`) -----------------------------------------------------------
-
-    def begun(self, job: Job, *, awaited: bool) -> bool:
-        """See `Replication`."""
-        assert isinstance(job, CommitJob) and self.group is not None
-        frames = self._log.proposals(job)
-        self._proposes = True
-        leads = not frames or self.group.propose(frames)
-        self._proposes = False
-        if not leads:
-            return False
-        self._commit_runs = True
-        if self._changes and self._store is not None and not self._store.atomic_open:
-            self._propose_changes()
-        if awaited:
-            self._groups.flush()
-            self._ports.flush()  # the disks of others work meanwhile
-            job.run_inline()
-        return True
-
-    def synced(self, fault: StorageFault | None) -> None:
-        """See `Replication`."""
-        self._commit_runs = False
-        when_synced, self._when_synced = self._when_synced, None
-        if when_synced is not None:
-            when_synced()
-        elif fault is not None:
-            self._fail(fault)
-        else:
-            self._persisted()
-
-    def confirm(self, read: Callable[[bool], None]) -> None:
-        """See `Replication`. All reads of a turn ask together."""
-        if not self._reads:
-            self._ports.call_soon(self._confirm)
-        self._reads.append(read)
-
-    def _confirm(self) -> None:
-        reads, self._reads = self._reads, []
-        if self.group is not None:
-            self.group.confirm(reads)
-        else:
-            for read in reads:
-                read(False)
-
-    def makes_sure(self, then: Callable[[], None]) -> bool:
-        """See `Replication`. Who has heard of this leader votes for nobody else for an election's time."""
-        asked_ns = self._ports.now_ns()
-        if 0 <= asked_ns - self._sure_ns < _SURE_NS:
-            return True
-
-        def told(leads: bool) -> None:
-            waiting, self._unsure = self._unsure, []
-            if leads:
-                self._sure_ns = asked_ns
-                for go_on in waiting:
-                    go_on()
-
-        self._unsure.append(then)
-        if len(self._unsure) == 1:
-            self.confirm(told)
-        return False
-
-    def change(self, changes: Sequence[tuple[MemberKind, int]], move: int = 0) -> None:
-        """Have the leader propose another membership: see `Group.change`. It may have to wait for a commit to begin."""
-        if self.stream is not None and self._store is not None:
-            self._changes.append((changes, move))
-            if self._log_waits or self._store.atomic_open:  # Raft's own entry would end the unit
-                self.stream.committer.wake()
-            else:
-                self._propose_changes()
-
-    def _propose_changes(self) -> None:
-        """Nothing that the stream has appended waits to be proposed: the next entry may be Raft's own."""
-        changes, self._changes = self._changes, []
-        for one, move in changes:
-            if self.group is None or not self.group.change(one, move):
-                self._ports.log("WRN", f"The replicas of {self.title} could not be changed now")
-            elif self._store is not None:
-                self._changed_at = self._log.last_index
-
-    @property
-    def is_changing(self) -> bool:
-        """Whether a membership that was proposed here is not applied yet, or may not be."""
-        return bool(self._changes) or self.group is None or self.group.applied < self._changed_at
-
-    @property
-    def _log_waits(self) -> bool:
-        """Whether something was appended that no commit has taken yet."""
-        return self._store is not None and self._store.log.pending_bytes > 0
-
-    def _persisted(self) -> None:
+    def persisted(self) -> None:
+        """More of the log is on this disk."""
         self._told = ""
         if self.group is not None:
-            self._files.synced(self._log)
+            self._files.synced(self.log)
             self.group.persisted()
             self._groups.flush()
 

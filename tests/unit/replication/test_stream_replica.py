@@ -262,12 +262,12 @@ def test_another_server_joins_and_one_leaves() -> None:
     leader = cluster.leader
     gone = next(node for node in cluster.up() if node is not leader)
     new = cluster.join()
-    leader.replica.change([("learner", new.id)])
+    leader.replica.commits.change([("learner", new.id)])
     cluster.until(lambda: new.member.applied == leader.member.applied > 30)
     cluster.publish(leader, b"30")  # a commit is about to begin
-    leader.replica.change([("voter", new.id), ("gone", gone.id)])
+    leader.replica.commits.change([("voter", new.id), ("gone", gone.id)])
     cluster.until(lambda: bool(leader.member.votes.outgoing))
-    leader.replica.change([])
+    leader.replica.commits.change([])
     cluster.until(lambda: not leader.member.votes.outgoing)
     assert sorted(leader.member.votes.voters) == sorted(node.id for node in cluster.up() if node is not gone)
     cluster.kill(gone)
@@ -316,10 +316,10 @@ def test_a_new_member_gets_whole_segments_and_the_membership() -> None:
     fill(cluster, 120)
     leader = cluster.leader
     new = cluster.join()
-    leader.replica.change([("learner", new.id)])
+    leader.replica.commits.change([("learner", new.id)])
     cluster.until(lambda: new.replica.group is not None and new.member.applied == leader.member.applied, 600)
     assert new.member.votes.learners == [new.id]
-    leader.replica.change([("voter", new.id)])
+    leader.replica.commits.change([("voter", new.id)])
     cluster.until(lambda: new.id in new.member.votes.voters)
     assert len(cluster.agree()) == 5
 

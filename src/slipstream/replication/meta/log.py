@@ -237,7 +237,7 @@ class MetaLog:
 
     def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
         """A leader has another membership proposed: see `Group.change`."""
-        self._replica.change(changes)
+        self._replica.commits.change(changes)
 
     def close(self) -> None:
         """End. What was promised is on disk, and the next start reads it."""
