@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.units import SECOND_NS
@@ -90,7 +91,8 @@ class Dialer:
             is_told = call.is_announced and self._level(attempts + 1, again=again) == "ERR"
             server.log("INF" if is_told else "DBG", call.trying())
             try:
-                await asyncio.wait_for(self._connect(call, host, port), call.timeout_ns / SECOND_NS)
+                reached = await asyncio.wait_for(self._reached(call, host, port), call.timeout_ns / SECOND_NS)
+                await self._begin(call, reached)
                 return
             except (OSError, TimeoutError) as error:
                 attempts += 1
@@ -101,12 +103,34 @@ class Dialer:
                 return
             await asyncio.sleep(pause_ns / SECOND_NS)
 
-    async def _connect(self, call: DialTarget, host: str, port: int) -> None:
+    async def _reached(self, call: DialTarget, host: str, port: int) -> socket.socket:
         loop = self._server.turns.loop
-        if call.tunnel is None:
-            await loop.create_connection(call.protocol, host, port)
-        else:
-            await loop.create_connection(call.protocol, sock=await call.tunnel.open(loop, host, port))
+        if call.tunnel is not None:
+            return await call.tunnel.open(loop, host, port)
+        failure = OSError(f"{host} has no address")
+        for family, kind, proto, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            reached = socket.socket(family, kind, proto)
+            try:
+                reached.setblocking(False)
+                await loop.sock_connect(reached, address)
+                reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return reached
+            except OSError as error:
+                reached.close()
+                failure = error
+            except BaseException:
+                reached.close()
+                raise
+        raise failure
+
+    async def _begin(self, call: DialTarget, reached: socket.socket) -> None:
+        """Hand the socket over. There is no time limit here: a loop that is given up in the middle of it closes the
+        socket and does not tell the protocol, which has begun."""
+        try:
+            await self._server.turns.loop.create_connection(call.protocol, sock=reached)
+        except OSError:
+            reached.close()
+            raise
 
     def _level(self, attempts: int, *, again: bool) -> str:
         options = self._server.options

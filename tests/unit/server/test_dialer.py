@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from slipstream.server.binding import bind
 from slipstream.server.dialer import Dialer
@@ -107,3 +110,60 @@ async def test_nobody_is_dialled_who_is_not_wanted_or_after_the_end() -> None:
     await asyncio.sleep(0)
     assert lines == []
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.done()] == []
+
+
+class _BusyProtocol(asyncio.Protocol):
+    """Knows whether it began, and whether it was told of its end."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+class _BusyCall(_Call):
+    timeout_ns = SECOND_NS // 10
+
+    def __init__(self, ports: list[int]) -> None:
+        super().__init__(ports, most=1)
+        self.made: list[_BusyProtocol] = []
+
+    def protocol(self) -> asyncio.BaseProtocol:
+        self.made.append(_BusyProtocol())
+        time.sleep(0.2)  # the server was busy for longer than an attempt may take
+        return self.made[-1]
+
+
+def test_a_connection_that_was_made_is_never_taken_away_without_a_word() -> None:
+    """The time of an attempt was over between the connection's beginning and the word of it: half of it lived on."""
+
+    async def run() -> None:
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.put_nowait(await reader.readline())
+            writer.close()
+
+        listening = await asyncio.start_server(listen, "127.0.0.1", 0)
+        lines: list[str] = []
+        call = _BusyCall([listening.sockets[0].getsockname()[1]])
+        dialer = Dialer(_server(lines))
+        dialer.dial(call)
+        async with asyncio.timeout(10):
+            while not call.made or call.made[0].transport is None or dialer._calls:
+                await asyncio.sleep(0.01)
+        assert len(call.made) == 1 and not call.made[0].lost and not [line for line in lines if "failed" in line]
+        call.made[0].transport.write(b"it is there\n")
+        async with asyncio.timeout(10):
+            assert await heard.get() == b"it is there\n"
+        call.made[0].transport.close()
+        listening.close()
+
+    uvloop = pytest.importorskip("uvloop")
+    uvloop.run(run())
+    asyncio.run(run())

@@ -201,7 +201,7 @@ async def test_a_dial_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
     async def never(*_args: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Dialer, "_connect", never)
+    monkeypatch.setattr(Dialer, "_reached", never)
     url = f'url: "nats-leaf://127.0.0.1:{free_port()}"'
     for config in (
         f'leafnodes {{ dial_timeout: "20ms", remotes [ {{ {url} }} ] }}',
