@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from support.cli import Cli
-from support.clusters import HAS_NATS_SERVER, cluster, connected, heard_by_all
+from support.clusters import DEADLINE, HAS_NATS_SERVER, cluster, connected, heard_by_all
 from support.leaf_world import LeafWorld, until_shown
+from support.superclusters import supercluster
 
 pytestmark = pytest.mark.skipif(not HAS_NATS_SERVER, reason="nats-server is not installed")
 
@@ -52,6 +53,27 @@ async def test_what_is_shown_of_a_cluster(kinds: str, tmp_path: Path) -> None:
         assert "Super Cluster Report" in await shown("report", "gateways")
         for client in clients:
             await client.close()
+
+
+async def test_what_is_shown_of_a_supercluster(tmp_path: Path) -> None:
+    """The meta group as its leader sees it: others do not list themselves."""
+    stores = [str(tmp_path / f"store{number}") for number in range(3)]
+    more = f'{ACCOUNTS}\njetstream {{ store_dir: "STORE", max_file: 64MB, max_mem: 64MB }}'
+    async with supercluster("oo-o", tmp_path, more=more, all_listed=True, replaced={"STORE": stores}) as whole:
+        await whole.connected("$SYS")
+        cli = Cli(tmp_path, whole[0].url)
+        cli.env["COLUMNS"] = "200"
+
+        async def shown(*words: str) -> list[list[str]]:
+            return rows(str((await asyncio.to_thread(cli.call, "server", *words, *SYSTEM)).stdout))
+
+        async with asyncio.timeout(2 * DEADLINE):
+            while len(meta := [row for row in await shown("report", "jetstream") if len(row) == 7]) < 4:
+                await asyncio.sleep(0.1)
+        assert [row[0] for row in meta[1:]] == ["s0", "s1", "s2"]
+        assert [row[2] for row in meta[1:]].count("yes") == 1
+        overview = [row for row in await shown("list") if len(row) == 5]
+        assert [row[:4] for row in overview[1:]] == [["A", "2", "2", "1"], ["B", "1", "1", "2"], ["", "3", "3", "3"]]
 
 
 async def test_what_is_shown_of_leaf_nodes(tmp_path: Path) -> None:

@@ -194,10 +194,14 @@ def _print_servers(answers: list[tuple[Reply, int]]) -> None:
 def _print_clusters(answers: list[Reply]) -> None:
     clusters: dict[str, Counter[str]] = defaultdict(Counter)
     for answer in answers:
-        of_cluster, stats = clusters[answer["server"].get("cluster", "")], answer["statsz"]
+        if not answer["server"].get("cluster"):
+            continue
+        of_cluster, stats = clusters[answer["server"]["cluster"]], answer["statsz"]
         gateways = stats.get("gateways") or []
         of_cluster.update(nodes=1, out=len(gateways), connections=stats["connections"])
         of_cluster["in"] += sum(gateway.get("inbound_connections", 0) for gateway in gateways)
+    if not clusters:
+        return
     table = Table("Cluster Overview", "Cluster", "Node Count", "Outgoing Gateways", "Incoming Gateways", "Connections")
     fields = ("nodes", "out", "in", "connections")
     for name, counts in sorted(clusters.items()):

@@ -123,8 +123,12 @@ def jetstream(session: Session, account: str, as_json: bool) -> None:
             held["api"]["errors"],
         )
     table.print(drop_empty=True)
-    metas = [found for answer in answers if (found := answer["data"].get("meta_cluster")) and found.get("replicas")]
-    if metas:
+    metas = [
+        found
+        for answer in answers
+        if (found := answer["data"].get("meta_cluster")) and found.get("leader") == answer["server"]["name"]
+    ]
+    if metas:  # as its leader sees it: others list themselves nowhere
         from slipstream.cli.server.cluster import print_meta
 
         click.echo()
