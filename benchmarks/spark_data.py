@@ -44,7 +44,7 @@ class Dataset:
 
 def make_stream(url: str, name: str, subjects: str) -> None:
     """Create a stream on disk."""
-    with connect(ConnectOptions(url)) as client:
+    with connect(ConnectOptions(url, timeout=60.0)) as client:
         body: dict[str, object] = {"name": name, "subjects": [subjects], "storage": "file"}
         client.link.request(f"STREAM.CREATE.{name}", body)
 

@@ -26,7 +26,7 @@ from pyiceberg.table import CommitTableRequest, CommitTableResponse, TableIdenti
 class RestCatalogue:
     """The server."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, port: int = 0) -> None:
         self._catalogue = SqlCatalog(
             "backing", uri=f"sqlite:///{directory}/rest.db", warehouse=f"file://{directory}/warehouse"
         )
@@ -60,7 +60,7 @@ class RestCatalogue:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

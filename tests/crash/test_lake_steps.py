@@ -1,0 +1,181 @@
+"""kill -9 before each call that changes a file or sends something, of a lake writer and of its catalogue.
+
+Whatever dies, the table has each message once when somebody goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipstream.bulk import ConnectOptions, connect
+from slipstream.lake.opening import TablePlan
+from slipstream.lake.service import LakeService
+from slipstream.lake.writing import StreamWriter, WriteSettings
+from slipstream.spark.lake import LakeError, Wish
+from slipstream.testing import ServerThread
+from support.kill_steps import HAS_COMPILER, KillSteps
+from support.ports import free_port
+from support.spark_streams import Streams
+
+STEPPER, CATALOGUE = (Path(__file__).with_name(f"{name}_stepper.py") for name in ("lake", "catalogue"))
+EVERYTHING = ("seq", "ts_ns", "subject", "hdr_raw", "payload")
+STRIDE = 11  # of the short form
+pytestmark = [
+    pytest.mark.skipif(not HAS_COMPILER, reason="needs a C compiler"),
+    pytest.mark.timeout(3000),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+
+class Stepper:
+    """Turns of a writer in processes of their own."""
+
+    def __init__(self, kills: KillSteps, *arguments: str) -> None:
+        self._kills = kills
+        self._process = subprocess.Popen(
+            [sys.executable, str(STEPPER), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **kills.environment},
+        )
+
+    def turn(self, step: int, *, torn: bool = False) -> bool:
+        """A turn that dies before a step; whether it came to its end."""
+        child = int(self._ask())
+        self._kills.arm(child, step, torn=torn)
+        status = int(self._ask())
+        assert status in (0, -9)
+        return status == 0
+
+    def _ask(self) -> str:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Iterator[Streams]:
+    with ServerThread(store_dir=str(tmp_path / "server")) as server:
+        yield Streams(server.url)
+
+
+def rows_of(plan: TablePlan, name: str) -> list[dict[str, Any]]:
+    try:
+        table = plan.opener()(name, None)
+    except LakeError:
+        return []  # not made yet
+    return [row for batch in table.read(Wish(), None) for row in batch.select(list(EVERYTHING)).to_pylist()]
+
+
+def grow_old(directory: Path) -> None:
+    """Let leases and files of the dead be so old that the next expiry sweeps them."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            os.utime(path, (1, 1))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "every"])
+def test_a_writer_dies_before_each_step(streams: Streams, tmp_path: Path, kind: str, every: bool) -> None:
+    name = "ORDERS"
+    streams.create(name)
+    plan = TablePlan(str(tmp_path / "lake"), kind)
+    kills = KillSteps(tmp_path)
+    stepper = Stepper(kills, streams.url, plan.location, kind, name)
+    filled = deaths = 0
+    try:
+        step = 1
+        while True:
+            streams.fill(name, 90, filled)  # some files
+            filled += 90
+            is_done = stepper.turn(step, torn=step % 2 == 0)
+            found = rows_of(plan, name)
+            assert found == streams.rows(name, *EVERYTHING)[: len(found)]
+            if is_done:
+                assert len(found) == filled
+                break
+            deaths += 1
+            step += 1 if every else STRIDE
+            if found:  # until then it is the turn that makes the table which dies
+                grow_old(tmp_path / "lake")
+                assert stepper.turn(0)  # so that the next one has as much to do
+    finally:
+        stepper.close()
+    assert deaths > (40 if every else 4)
+    with connect(ConnectOptions(streams.url)) as client:
+        writer = StreamWriter(name, plan.opener(), WriteSettings())
+        writer.turn(client)
+        writer.release(client)
+    assert rows_of(plan, name) == streams.rows(name, *EVERYTHING)
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "every"])
+def test_the_catalogue_dies_before_each_step(streams: Streams, tmp_path: Path, every: bool) -> None:
+    """The store of a catalogue: what it has committed counts, whether the writer heard of it or not."""
+    name, port, kills = "ORDERS", free_port(), KillSteps(tmp_path)
+    streams.create(name)
+    plan = TablePlan(f"file://{tmp_path}/lake", "iceberg", {"type": "rest", "uri": f"http://127.0.0.1:{port}"})
+    process = subprocess.Popen(
+        [sys.executable, str(CATALOGUE), str(tmp_path), str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **kills.environment},
+    )
+    assert process.stdin is not None and process.stdout is not None
+
+    def begin(step: int) -> int:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        child = int(process.stdout.readline())
+        kills.arm(child, step, torn=step % 2 == 0)
+        return child
+
+    def turn() -> bool:
+        """A turn; whether all of it was done."""
+        settings = WriteSettings(file_bytes=2500, compact_files=4, keep_seconds=0.0)
+        try:
+            with LakeService(ConnectOptions(streams.url), plan.opener(), [name], settings) as service:
+                report = service.turn()
+                if not report.failures:
+                    service._writers[name].expire()
+                return not report.failures and not report.streams[0].lag
+        except (LakeError, OSError):  # nobody listens
+            return False
+
+    filled, step = 0, 1
+    try:
+        while True:
+            child = begin(step)
+            streams.fill(name, 90, filled)
+            filled += 90
+            turn()
+            if kills.steps < step:
+                os.kill(child, signal.SIGKILL)
+                break
+            assert process.stdout.readline() == "-9\n"
+            child = begin(0)
+            assert turn()
+            assert rows_of(plan, name) == streams.rows(name, *EVERYTHING)
+            os.kill(child, signal.SIGKILL)
+            assert process.stdout.readline() == "-9\n"
+            step += 1 if every else STRIDE
+    finally:
+        with process:
+            process.kill()
+    assert step > (40 if every else 2 * STRIDE)
