@@ -15,9 +15,9 @@ from typing import Final, Protocol
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStore
 from slipstream.replication.group import Group
+from slipstream.replication.leader_commits import LeaderCommits
 from slipstream.replication.repair import REPAIR, TOKEN_BYTES, RepairLeader, new_token
 from slipstream.replication.replica_marks import ReplicaDamaged
-from slipstream.replication.replicated_commits import ReplicatedCommits
 
 __all__ = ["CaredReplica", "ReplicaCare"]
 
@@ -41,7 +41,7 @@ class CaredReplica(Protocol):
         ...
 
     @property
-    def commits(self) -> ReplicatedCommits:
+    def commits(self) -> LeaderCommits:
         """While it leads."""
         ...
 

@@ -36,13 +36,13 @@ from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
 from slipstream.replication.group import Group, LedAway
 from slipstream.replication.groups import Groups
+from slipstream.replication.leader_commits import LeaderCommits
 from slipstream.replication.led import Led
 from slipstream.replication.repair import REPAIR, SilentReplica
 from slipstream.replication.replica_care import ReplicaCare
 from slipstream.replication.replica_files import ReplicaFiles, with_members
 from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.replica_work import ReplicaWork
-from slipstream.replication.replicated_commits import ReplicatedCommits
 from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.replication.settings import STREAM_DEFAULTS, GroupSettings
 
@@ -120,7 +120,7 @@ class Replica(Generic[L]):
         self.store: FileStore | None = None
         """Its store, while its files are open."""
         self._work: ReplicaWork | None = None
-        self.commits = ReplicatedCommits(self, groups, ports)
+        self.commits = LeaderCommits(self, groups, ports)
         """What its stream's commits go through while it leads, and changes of the membership."""
         self._known_leader = 0
         self._stays = False  # the store may go on without being read back

@@ -27,7 +27,7 @@ from slipstream.replication.led import Led
 from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.settings import STREAM_DEFAULTS
 
-__all__ = ["CommittingReplica", "ReplicatedCommits"]
+__all__ = ["CommittingReplica", "LeaderCommits"]
 
 _SURE_NS: Final = STREAM_DEFAULTS.election_ticks * TICK_NS // 2
 """So long after it was certain that this server leads, it still is."""
@@ -58,7 +58,7 @@ class CommittingReplica(Protocol):
         ...
 
 
-class ReplicatedCommits:
+class LeaderCommits:
     """Those of one replica, while it leads: `Replication` for its stream."""
 
     def __init__(self, replica: CommittingReplica, groups: Groups, ports: Ports) -> None:
