@@ -15,6 +15,7 @@ from support.shared_trees import server_config
 
 SEEDS_FROM = 1_000
 MIXED = 20
+ATTEMPTS = 4
 
 
 def trees(count: int) -> Figures:
@@ -27,8 +28,9 @@ def trees(count: int) -> Figures:
         ports = (_port(stack, "real", directory), _port(stack, "ours", directory))
         for seed in range(SEEDS_FROM, SEEDS_FROM + count):
             try:
-                came += alone(ports, seed)
-                found = Agreed(*(one + more for one, more in zip(found, agree(ports, seed), strict=True)))
+                here, together = _tried(ports, seed)
+                came += here
+                found = Agreed(*(one + more for one, more in zip(found, together, strict=True)))
             except (AssertionError, OSError) as error:
                 broken.append(f"seed {seed}: {error!r}"[:500])
                 if len(broken) > 10:
@@ -51,6 +53,17 @@ def trees(count: int) -> Figures:
         f"clients of ours in another order: noticed in {noticed} of {MIXED} trees",
         noticed > MIXED // 2,
     )
+
+
+def _tried(ports: tuple[int, int], seed: int) -> tuple[int, Agreed]:
+    """A tree of each kind; again if a server took too long: on a busy machine either does, and that says nothing."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return alone(ports, seed), agree(ports, seed)
+        except TimeoutError:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _port(stack: ExitStack, kind: str, directory: Path) -> int:

@@ -192,6 +192,8 @@ class UrlResolver:
             opener = build_opener(ProxyHandler({}), HTTPSHandler(context=self._client_context()))
             with opener.open(url, timeout=FETCH_TIMEOUT_NS / SECOND_NS) as answer:
                 body = answer.read(TOKEN_BYTES_MAX + 1)
+                if answer.length and len(body) <= TOKEN_BYTES_MAX:
+                    raise OSError("unexpected EOF")
         except HTTPError as error:
             raise OSError(f"{shown}: {error.code} {error.reason}") from None
         except (OSError, HTTPException, ValueError) as error:

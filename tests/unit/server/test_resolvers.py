@@ -203,8 +203,10 @@ def authority(tmp_path: Path) -> Iterator[tuple[str, str]]:
 
     class Tokens(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = self.path == f"/a/{keys[0].public}"
+            known = self.path in (f"/a/{keys[0].public}", f"/a/cut/{keys[0].public}")
             self.send_response(200 if known else 404)
+            if "cut" in self.path:
+                self.send_header("Content-Length", "100000")
             self.end_headers()
             self.wfile.write(text(keys[0]).encode() if known else b"")
 
@@ -234,6 +236,10 @@ def test_tls_to_the_address(authority: tuple[str, str]) -> None:
         with pytest.raises(OSError, match=rf'could not fetch <"{url}/x">: 404 Not Found'):
             resolver.fetch_now("x")
         resolver.close()
+    cut_short = _resolver(f"{url}/cut", TLSOptions(ca_file=ca_file))
+    with pytest.raises(OSError, match="unexpected EOF"):
+        cut_short.fetch_now(keys[0].public)
+    cut_short.close()
     stranger = _resolver(url, None)
     with pytest.raises(OSError, match="certificate verify failed"):
         stranger.fetch_now(keys[0].public)
