@@ -103,6 +103,21 @@ def test_a_stream_is_moved_off_a_server_that_is_named() -> None:
         assert caught.value.err_code == code
 
 
+def test_a_stream_is_moved_to_another_cluster_if_its_own_has_nobody() -> None:
+    far = [msgspec.structs.replace(node(name), cluster="FAR") for name in ("x", "y")]
+    old = assignment("S", peers=[A, B])
+    agreed = state(old)
+    for one in far:
+        agreed.put(one)
+    around = Surroundings([A, B, *(one.id for one in far)])
+    moved = moved_off(old, A, ["!az:c", "!az:d", "!az:e"], agreed, around)
+    assert (set(moved.peers), moved.cluster) == ({one.id for one in far}, "FAR")
+    assert (cancelled(moved).peers, cancelled(moved).cluster) == ([A, B], old.cluster)
+    pinned = assignment("S", peers=[A, B], placement=Placement(cluster=old.cluster))
+    with pytest.raises(ApiError):
+        moved_off(pinned, A, ["!az:c", "!az:d", "!az:e"], agreed, around)
+
+
 def test_what_is_said_counts_for_the_wish_it_names() -> None:
     moving = wish(wish(assignment("S", peers=[A, B, C]), [A, B, D]), [A, D, E])
     assert set(moving.hosts) == {A, B, C, D, E} and moving.move == 2

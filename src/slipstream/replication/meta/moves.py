@@ -18,7 +18,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.errors import TableError
 from slipstream.replication.meta.entries import Assignment, MoveOrigin
-from slipstream.replication.meta.placement import Surroundings, place
+from slipstream.replication.meta.placement import Surroundings, place, place_elsewhere
 from slipstream.replication.meta.state import MetaState
 
 __all__ = [
@@ -122,6 +122,8 @@ def moved_off(
 ) -> Assignment:
     """The assignment with another server in the place of one, which has these tags and those of the configuration.
 
+    If its cluster has none, all of its servers are others, of another cluster.
+
     Raises:
         TableError: 10005, there is none; 10124, 10226: its servers change already.
     """
@@ -129,8 +131,15 @@ def moved_off(
     config, kept = existing.config, [one for one in existing.peers if one != peer]
     placement = config.placement or Placement()
     asked = replace(config, placement=replace(placement, tags=[*placement.tags, *tags]))
-    placed = place(asked, existing.cluster, state, around, keep=kept, avoid=[peer])
-    return wish(existing, placed.peers, _origin(existing, around, is_move=True))
+    try:
+        placed = place(asked, existing.cluster, state, around, keep=kept, avoid=[peer])
+    except TableError:
+        elsewhere = place_elsewhere(asked, existing.cluster, state, around)
+        if elsewhere is None:
+            raise
+        placed = elsewhere
+    moved = replace(existing, cluster=placed.cluster)
+    return wish(moved, placed.peers, _origin(existing, around, is_move=True))
 
 
 def without_peer(existing: Assignment, peer: int, state: MetaState, around: Surroundings) -> Assignment:

@@ -9,6 +9,7 @@ fewest are. What stands in the way of each server that is not taken becomes the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +20,7 @@ from slipstream.jetstream.errors import TableError
 from slipstream.replication.meta.entries import Node
 from slipstream.replication.meta.state import MetaState
 
-__all__ = ["Placed", "Surroundings", "place", "place_anywhere"]
+__all__ = ["Placed", "Surroundings", "place", "place_anywhere", "place_elsewhere"]
 
 _NO_JETSTREAM: Final = "!jetstream"  # the tag of a server that shall get no streams
 _ROOM_STEPS: Final = 16
@@ -129,16 +130,23 @@ def place_anywhere(config: StreamConfig, cluster: str, state: MetaState, around:
     Raises:
         TableError: 10005, with what stands in the way in the first of them.
     """
-    names = [cluster]
-    if config.placement is None or not config.placement.cluster:
-        names += sorted({node.cluster for node in state.nodes.values()} - {cluster})
-    refusals: list[TableError] = []
-    for name in names:
-        try:
+    try:
+        return place(config, cluster, state, around)
+    except TableError:
+        placed = place_elsewhere(config, cluster, state, around)
+        if placed is None:
+            raise
+        return placed
+
+
+def place_elsewhere(config: StreamConfig, cluster: str, state: MetaState, around: Surroundings) -> Placed | None:
+    """Choose servers of another cluster than this one, if the stream may be there; None: there are none."""
+    if config.placement is not None and config.placement.cluster:
+        return None
+    for name in sorted({node.cluster for node in state.nodes.values()} - {cluster}):
+        with suppress(TableError):
             return place(config, name, state, around)
-        except TableError as refusal:
-            refusals.append(refusal)
-    raise refusals[0]
+    return None
 
 
 def _fits(
