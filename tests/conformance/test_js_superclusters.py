@@ -132,6 +132,7 @@ async def fetched(subscription: Any, count: int) -> list[Any]:
     return found
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kinds", ["oo-oo"])
 async def test_one_jetstream_for_all_clusters(kinds: str, tmp_path: Path) -> None:
     (tmp_path / "o").mkdir()
@@ -141,6 +142,7 @@ async def test_one_jetstream_for_all_clusters(kinds: str, tmp_path: Path) -> Non
     assert {name: (ours[name], theirs[name]) for name in theirs if ours[name] != theirs[name]} == {}
 
 
+@pytest.mark.timeout(120)
 async def test_a_cluster_that_goes_takes_its_streams_and_brings_them_back(tmp_path: Path) -> None:
     async with streams_everywhere("oo-o", tmp_path) as (whole, clients):
         assert await made(clients[0], "FAR", subjects=["far"], placement={"cluster": "B"}) == {
