@@ -53,7 +53,7 @@ class Suite:
     name: str
     url: str
     needs: str  # the program that runs its tests
-    packages: tuple[str, ...] = ()  # of Python; `.` is the project itself
+    packages: tuple[str, ...] = ()  # of Python, and options of pip; `.` is the project itself
     tests: tuple[str, ...] = ()  # arguments of pytest or `go test`
     environment: tuple[tuple[str, str], ...] = ()
     python: str = ""  # the interpreter it wants, if not any
@@ -70,7 +70,7 @@ SUITES = {
             "faststream",
             "https://github.com/ag2ai/faststream",
             "python",
-            (".[rabbit,kafka,nats,redis,testing,cli,otel,prometheus]", "pytest-timeout"),
+            (".[rabbit,kafka,nats,redis,mqtt,cli,otel,prometheus]", "--group", "testing"),
             ("tests/brokers/nats", "-m", "nats"),
         ),
         Suite(
@@ -157,10 +157,12 @@ def prepared(suite: Suite, directory: Path, repo: Path) -> list[str]:
         made = interpreter and subprocess.run([interpreter, "-m", "venv", str(python.parents[1])], capture_output=True)
         if not made or made.returncode:
             raise NotAvailable(f"it wants {suite.python or 'venv'}")
-        command = [str(python), "-m", "pip", "install", "-q", *suite.packages]
-        done = subprocess.run(command, cwd=repo, capture_output=True, text=True, timeout=SUITE_TIMEOUT_S)
-        if done.returncode:
-            raise NotAvailable(f"its packages cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
+        # Groups of dependencies are known to pip from 25.1 on.
+        for packages in (["pip>=25.1"], suite.packages):
+            command = [str(python), "-m", "pip", "install", "-q", *packages]
+            done = subprocess.run(command, cwd=repo, capture_output=True, text=True, timeout=SUITE_TIMEOUT_S)
+            if done.returncode:
+                raise NotAvailable(f"its packages cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
         stamp.touch()
     return [str(python), "-m", "pytest", "-q", "--timeout", "120", *suite.tests]
 
