@@ -110,6 +110,12 @@ class Bench:
         self._left.append(name)
         return data.messages
 
+    def parquet_write(self, data: Dataset) -> int:
+        """The same rows into Parquet."""
+        frame = self.spark.read.parquet(str(data.parquet)).selectExpr("'x' subject", "payload")
+        frame.write.parquet(self._fresh("written"))
+        return data.messages
+
     def archive_rows(self, data: Dataset) -> int:
         """A stream into Parquet through Spark's rows."""
         self._read(data).write.option("compression", "zstd").parquet(self._fresh("rows"))
