@@ -19,7 +19,6 @@ its log is applied, and `steps_down` before anything of another leader is writte
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from weakref import proxy
@@ -65,6 +64,43 @@ class LedAway(SlipstreamError):
 class Group:
     """A member."""
 
+    __slots__ = (
+        "__weakref__",
+        "_applied_term",
+        "_draining",
+        "_ended",
+        "_far_behind",
+        "_first_index",
+        "_first_ticks",
+        "_hard_state",
+        "_holding",
+        "_knows",
+        "_last_seen",
+        "_leads",
+        "_led_away",
+        "_log",
+        "_node",
+        "_ports",
+        "_quiet_ticks",
+        "_random_below",
+        "_reads",
+        "_ready",
+        "_rests",
+        "_role",
+        "_saving",
+        "_taken",
+        "_ticks_to_hold",
+        "_told",
+        "_transfer_ticks",
+        "_votes",
+        "_waiting",
+        "applied",
+        "leader",
+        "node",
+        "settings",
+        "term",
+    )
+
     def __init__(
         self,
         node: int,
@@ -107,9 +143,9 @@ class Group:
         self._ended = False
         self._draining = False
         self._ready: Ready | None = None  # taken, and waits for its votes
-        self._waiting: deque[tuple[int, int, list[tuple[int, int, bytes]], Sequence[Entry]]] = deque()
+        self._waiting: list[tuple[int, int, list[tuple[int, int, bytes]], Sequence[Entry]]] = []
         """Of each `Ready` that is not on disk: its number, the index that has to be synced, what is sent then, and its
-        entries."""
+        entries. Few at a time; the room of a deque would be a good part of what an idle group takes."""
         self._far_behind: set[int] = set()
         self._first_index = log.first_index  # as the core knows it
         self._ticks_to_hold = 0
@@ -547,7 +583,7 @@ class Group:
         """All up to this `Ready` is on disk."""
         self._node.on_persist_ready(number)
         while self._waiting and self._waiting[0][0] <= number:
-            for to, kind, message in self._waiting.popleft()[2]:
+            for to, kind, message in self._waiting.pop(0)[2]:
                 if kind not in _VOTE_ANSWERS or self.may_vote:
                     self._ports.send(to, message)
 

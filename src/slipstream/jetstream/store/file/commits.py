@@ -13,8 +13,6 @@ readable by a caller that respects it, and nothing above it comes back.
 
 from __future__ import annotations
 
-from collections import deque
-
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.file.disk import Disk
@@ -78,7 +76,7 @@ class LogCommits:
         """Whether a majority decides."""
         self.in_flight: CommitJob | None = None
         """The commit that was begun and not finished."""
-        self.persisted: deque[CommitJob] = deque()
+        self.persisted: list[CommitJob] = []
         """Commits on this disk that a majority may not have yet, the oldest first; none alone."""
         self.committed_frame = 0
         """In a replicated log: the newest frame that is committed."""
@@ -165,7 +163,7 @@ class LogCommits:
         self.committed_frame = max(self.committed_frame, frame_no)
         commits = 0
         while self.persisted and self.persisted[0].frame_no <= self.committed_frame:
-            self._show(self.persisted.popleft())
+            self._show(self.persisted.pop(0))
             commits += 1
         return Committed(self._state.committed_seq, commits=commits)
 

@@ -49,6 +49,36 @@ __all__ = ["SegmentedLog"]
 class SegmentedLog:
     """Segments, writer and the bytes not yet (or only just) on disk."""
 
+    __slots__ = (
+        "_before_unit",
+        "_damage",
+        "_directory",
+        "_disk",
+        "_in_flight",
+        "_now_ns",
+        "_queue",
+        "_queued",
+        "_random64",
+        "_recent",
+        "_replicated",
+        "_says_nothing",
+        "_state",
+        "_unit_given_up",
+        "chain",
+        "manifest_due",
+        "notes",
+        "segment_bytes",
+        "staged",
+        "table",
+        "tail",
+        "uid",
+        "unapplied_facts",
+        "unapplied_seq",
+        "unit",
+        "unit_segments",
+        "writer",
+    )
+
     def __init__(
         self, state: StoreState, damage: Damage, disk: Disk, directory: str, uid: bytes, options: FileStoreOptions
     ) -> None:

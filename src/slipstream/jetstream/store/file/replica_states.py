@@ -13,8 +13,6 @@ Invariant: `_states` is what the frames up to `exact(committed)` say.
 
 from __future__ import annotations
 
-from collections import deque
-
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.kernels.log.record import ADD, PUT, RECORD_HEAD, REMOVE
@@ -47,7 +45,7 @@ class LoggedStates:
         self._states: dict[bytes, list[bytes]] = {}
         self._waiting: list[StateRecord] = []  # that no commit has logged
         self._open: tuple[int, list[StateRecord]] | None = None  # logged from this frame on, not taken by a commit yet
-        self._logged: deque[tuple[int, int, list[StateRecord]]] = deque()  # by the first and the last frame
+        self._logged: list[tuple[int, int, list[StateRecord]]] = []  # by the first and the last frame
         self._keys: set[bytes] = set()  # of those that have a state when all that waits is committed
         self.live_bytes = 0
         """What a copy of the states would take, about."""
@@ -116,7 +114,7 @@ class LoggedStates:
     def commit(self, frame_no: int) -> None:
         """A majority has every frame up to this one."""
         while self._logged and self._logged[0][1] <= frame_no:
-            self._apply(self._logged.popleft()[2])
+            self._apply(self._logged.pop(0)[2])
 
     def replay(self, controls: list[tuple[int, int, int, bytes, bytes]]) -> None:
         """Take over what a frame of another replica says: it is committed."""
