@@ -70,6 +70,25 @@ def test_purge_gives_space_back_and_sequences_go_on() -> None:
     assert (again.first_seq, again.last_seq) == (8_001, 8_000)
 
 
+def test_a_few_large_messages_that_are_deleted_give_their_space_back() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=300_000)
+    for seq in range(1, 4_001):
+        store.append(seq, seq, b"s.%d" % seq, b"", b"x" * (20_000 if seq % 50 == 0 else 10))
+        if seq % 100 == 0:
+            commit(store)
+    upkeep(store)
+    used = disk.used()
+    for seq in range(50, 4_001, 50):
+        store.delete(seq)
+        commit(store)
+        upkeep(store)
+    assert store.messages == 3_920
+    assert disk.used() < used // 2
+    again = reopen(disk, segment_bytes=300_000)
+    assert again.messages == 3_920
+
+
 def test_unsynced_commits_are_covered_by_the_next_sync() -> None:
     disk = SimDisk()
     store = new_file_store(disk)

@@ -108,16 +108,20 @@ class Compactions:
     def _worth_compacting(self, closed: list[Segment]) -> list[Segment]:
         """The first stretch of neighbouring segments that are mostly dead, or small enough to be merged."""
         index, segment_bytes = self._state.index, self._log.segment_bytes
-        suspects = {seg for seg, n, live in index.segment_counts() if live * 100 < n * STORE_COMPACT_LIVE_PERCENT}
+        counts = {seg: (n, live) for seg, n, live in index.segment_counts()}
         small, kept = segment_bytes // 8, self._kept.ids()
         found: list[Segment] = []
         alive = alive_msgs = 0
         for segment in closed:
             used = count = 0
-            fits = (segment.id in suspects or segment.end < small) and not segment.damaged and segment.id not in kept
+            messages, living = counts.get(segment.id, (0, 0))
+            fits = segment.end < small or self._is_to_be_weighed(segment, messages, living)
+            fits = fits and not segment.damaged and segment.id not in kept
             if fits:
                 count, used = index.segment_live(segment.id)
                 fits = segment.end < small or used * 100 < (segment.end - HEADER_BYTES) * STORE_COMPACT_LIVE_PERCENT
+                if not fits:
+                    segment.weighed_dead = messages - living
                 fits = fits and (segment.rewrite_below is None or count < segment.rewrite_below)
             room = alive + used <= segment_bytes // 2 and len(found) < STORE_COMPACT_MERGE_MAX
             if fits and room and (not found or alive_msgs + count <= STORE_COMPACT_MSGS_MAX):
@@ -128,6 +132,17 @@ class Compactions:
             else:
                 found, alive, alive_msgs = ([segment], used, count) if fits else ([], 0, 0)
         return found if self._saves_enough(found, alive) else []
+
+    def _is_to_be_weighed(self, segment: Segment, messages: int, living: int) -> bool:
+        """Whether its living bytes are worth counting, which takes as long as it has messages.
+
+        A segment whose messages are mostly dead is weighed each time; another one when an eighth more have died since
+        it was found to be mostly alive: a few large messages may be most of it. In a chained stream every removal
+        leaves bytes that stay, so that weight says little.
+        """
+        if living * 100 < messages * STORE_COMPACT_LIVE_PERCENT:
+            return True
+        return self._log.chain is None and (messages - living) * 8 > segment.weighed_dead * 9
 
     def _saves_enough(self, inputs: list[Segment], alive: int) -> bool:
         """One mostly dead segment of some size, or several small ones, but never the same small one again and again."""

@@ -27,6 +27,7 @@ class Segment:
         "rewrite_below",
         "scrub_due",
         "void",
+        "weighed_dead",
     )
 
     def __init__(self, id_: int, path: str, header: SegmentHeader) -> None:
@@ -52,6 +53,8 @@ class Segment:
         """Whether it ends inside a unit that was given up, of a replicated log: see `scan_segment`."""
         self.rewrite_below: int | None = None
         """A rewrite with so many living messages was not worth it: not again before there are fewer."""
+        self.weighed_dead = 0
+        """Dead messages when it was found to be mostly alive, by bytes."""
 
 
 def index_path(path: str) -> str:
