@@ -48,6 +48,11 @@ def test_seeds_hold_while_files_are_damaged(block: int) -> None:
     assert damaged  # there was something to repair
 
 
+def test_an_emptied_segment_that_others_came_after_is_damage() -> None:
+    """Seed 20566: it was taken for one that was never finished, and the replica showed less than the others."""
+    assert Storm(20566, damages=0.05).run().damaged
+
+
 class EarlyAck(StreamReplica):
     """A commit counts as committed when it is on this disk."""
 

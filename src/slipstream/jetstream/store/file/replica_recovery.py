@@ -135,6 +135,9 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     whole = recover_log(disk, directory, seed=seed, first_id=first_id, first_seq=kept, replicated=True)
     if applied is not None and applied.uid != whole.uid:
         raise StorageFault("what was applied is of another stream", path=directory)
+    if applied is not None and whole.segments and whole.segments[0].header.first_seq > max(kept, 1):
+        # Segments go when the file says that nothing of them is kept.
+        raise StorageFault(f"the log begins behind message {kept}, which is kept", path=directory)
     verbatim: list[Segment] = []
     for segment in whole.segments:
         if segment.header.generation or segment.damaged:

@@ -38,6 +38,7 @@ class SegmentChoice:
     def choose(self, manifest: Manifest | None) -> list[Segment]:
         """The newest generation of every segment, in order, each with a readable header."""
         found: list[Segment] = []
+        blank: dict[tuple[int, int], str] = {}
         uid = manifest.uid if manifest is not None else b""
         names = self._disk.list_dir(self._directory)
         self.present = frozenset(names)
@@ -57,10 +58,11 @@ class SegmentChoice:
             if header is None and not self._disk.seal.cipher:  # the key of a sealed one is gone with its header
                 header = _header_from(manifest, parsed)
             if header is None or not is_named(header, parsed) or (uid and header.uid != uid):
-                self._unusable(path)
+                self._unusable(path, parsed, blank)
                 continue
             uid = header.uid  # a stream that is too young for a manifest is what its first segment says
             found.append(Segment(0, path, header))
+        self._look_at_blank(blank, found)
         found.sort(key=lambda segment: (segment.header.no, -segment.header.generation))
         chosen: list[Segment] = []
         over: list[SegmentHeader] = []  # of those so far, which reach as far as this one
@@ -91,14 +93,27 @@ class SegmentChoice:
                 kept.append(segment)
         return kept
 
-    def _unusable(self, path: str) -> None:
-        """A file without a header. An empty one was never finished: nothing in it was ever acknowledged."""
+    def _unusable(self, path: str, name: tuple[int, int], blank: dict[tuple[int, int], str]) -> None:
+        """A file without a header."""
         size = self._disk.size(path)
         if not self._disk.read(path, 0, size).strip(b"\0"):
-            self.superseded.append(path)
+            blank[name] = path
             return
         self._report.unusable_files.append(path)
         self._report.damaged_regions.append((path, 0, size))
+
+    def _look_at_blank(self, blank: dict[tuple[int, int], str], found: list[Segment]) -> None:
+        """A file in which nothing is was never finished, and nothing in it acknowledged; unless one came after it."""
+        headers = [segment.header for segment in found]
+        before = {(header.prev_no, header.prev_generation) for header in headers}
+        for name, path in blank.items():
+            no, generation = name
+            is_replaced = any(one.no <= no <= one.last_no and one.generation > generation for one in headers)
+            if name in before and not is_replaced:
+                self._report.unusable_files.append(path)
+                self._report.damaged_regions.append((path, 0, self._disk.size(path)))
+            else:
+                self.superseded.append(path)
 
 
 def _header_from(manifest: Manifest | None, parsed: tuple[int, int]) -> SegmentHeader | None:
