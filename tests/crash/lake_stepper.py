@@ -1,9 +1,10 @@
 """Writes a table in a child for each line that it reads; the child waits until somebody says when it has to die.
 
-python lake_stepper.py URL DIRECTORY FORMAT STREAM [CATALOGUE]
+python lake_stepper.py URL DIRECTORY FORMAT
 
-    reads  a line: fork; prints the child's process id. A second line: the child goes on with one turn of a writer that
-           cuts files small and puts them together; prints its status: 0, or -9 if it was killed
+    reads  a line, the name of a stream: fork; prints the child's process id
+           a second line: the child goes on with one turn of a writer that cuts files small and puts them together;
+           prints its status: 0, or -9 if it was killed
 
 Libraries are loaded once, in the parent, which starts no thread and opens nothing.
 """
@@ -16,7 +17,6 @@ import warnings
 
 import deltalake  # noqa: F401
 import pyarrow.parquet  # noqa: F401
-import pyiceberg.catalog.rest
 import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow  # noqa: F401
 
@@ -27,8 +27,8 @@ from slipstream.lake.service import LakeService
 from slipstream.lake.writing import WriteSettings
 
 
-def turn(url: str, directory: str, kind: str, stream: str, catalogue: str = "") -> None:
-    plan = TablePlan(directory, kind, {"type": "rest", "uri": catalogue} if catalogue else {})
+def turn(url: str, directory: str, kind: str, stream: str) -> None:
+    plan = TablePlan(directory, kind)
     settings = WriteSettings(file_bytes=2500, compact_files=4, keep_seconds=0.0)
     with LakeService(ConnectOptions(url), plan.opener(), [stream], settings) as service:
         report = service.turn()
@@ -38,11 +38,11 @@ def turn(url: str, directory: str, kind: str, stream: str, catalogue: str = "") 
 
 def main(*arguments: str) -> None:
     warnings.simplefilter("ignore")
-    while sys.stdin.readline():
+    while line := sys.stdin.readline():
         child = os.fork()
         if not child:
             sys.stdin.readline()
-            turn(*arguments)
+            turn(*arguments, line.strip())
             os._exit(0)
         print(child, flush=True)
         _, status = os.waitpid(child, 0)
