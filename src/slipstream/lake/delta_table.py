@@ -177,6 +177,8 @@ class DeltaStreamTable:
 
         What older versions name stays for `keep_seconds`, as do files that somebody may just have written.
         """
+        from slipstream.spark.lake.delta import DeltaLake
+
         entries = [one for one in self._lake.place.list() if job_of(one.name) is not None]
         live, broken = settle_leases(self.place)
         self._lake.reload()
@@ -189,4 +191,4 @@ class DeltaStreamTable:
             if job_of(entry.name) not in live and entry.name not in needed and entry.modified < oldest:
                 self._lake.place.remove(entry.name)
                 removed += 1
-        return removed
+        return removed + (self._lake.drop_unfinished() if isinstance(self._lake, DeltaLake) else 0)

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from slipstream.bulk import BulkClient, ConnectOptions, connect
 from slipstream.lake import writing
 from slipstream.lake.delta_table import open_delta
+from slipstream.lake.erasing import erase
 from slipstream.lake.iceberg_table import IcebergCatalogue, IcebergStreamTable
 from slipstream.lake.replaying import replay
 from slipstream.lake.service import LakeService, metrics_text
@@ -373,6 +374,24 @@ def test_a_writer_that_dies_anywhere_loses_and_doubles_nothing(
 
 def _kill(*_: Any, **__: Any) -> None:
     raise Killed
+
+
+def test_versions_that_were_not_finished_go(streams: Streams, client: BulkClient, tmp_path: Path, name: str) -> None:
+    place = Place("delta", tmp_path)
+    streams.create(name)
+    streams.fill(name, 20)
+    written(client, place, name)
+    log = tmp_path / name / "_delta_log"
+    old, new = log / "00000000000000000002.json#1", log / "00000000000000000002.json#2"
+    for path in (old, new):
+        path.write_text("half a version that names subjects")
+    os.utime(old, (1, 1))
+    assert place.open(name, None).expire(3600.0) == 1
+    assert (old.exists(), new.exists()) == (False, True)
+    os.utime(new, (1, 1))
+    erase(place.open(name, None), [f"{name}.3"], stream=name, reach=None)
+    assert not [path for path in log.iterdir() if "#" in path.name]
+    assert len(place.sequences(name)) == 18
 
 
 def test_writers_that_die_again_and_again_leave_room(

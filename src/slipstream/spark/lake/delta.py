@@ -32,6 +32,8 @@ _ERASED: Final = "slipstream-erased"
 _ERASURES: Final = "slipstream-erasures"
 _NEEDED: Final = ("num_records", "min.seq", "max.seq", "min.ts_ns", "max.ts_ns")
 _RELOADS: Final = 10  # versions that may be made, and vacuumed, while we look
+_UNFINISHED: Final = re.compile(r"[0-9]+\.json#[0-9]+")
+_UNFINISHED_SECONDS: Final = 600.0  # whoever is not done by then is dead
 _LOG: Final = "_delta_log"
 _ANY_SUBJECT: Final = ("", "\U0010ffff")  # of a file whose subjects the log does not say
 
@@ -194,6 +196,7 @@ class DeltaLake(Lake):
         Commits stay where they are: a writer that builds on an old version has to find the next one taken.
         """
         self._again(lambda: self._table.create_checkpoint())
+        self.drop_unfinished()
         named = {file.path for file in self.files()}
         for name in sorted(entry.name for entry in self.place.list(_LOG) if entry.name[0].isdigit()):
             version = int(name.partition(".")[0])
@@ -202,6 +205,18 @@ class DeltaLake(Lake):
             elif version <= self.version and name.endswith(".json"):
                 with suppress(FileNotFoundError):
                     self._redact(f"{_LOG}/{name}", named)
+
+    def drop_unfinished(self) -> int:
+        """Remove what writers left that died while they made a version; how many files.
+
+        The library writes a version beside its name first, with subjects in it, and tries one name more for each such
+        file that is there.
+        """
+        oldest = time.time() - _UNFINISHED_SECONDS
+        left = [one for one in self.place.list(_LOG) if _UNFINISHED.fullmatch(one.name) and one.modified < oldest]
+        for entry in left:
+            self.place.remove(f"{_LOG}/{entry.name}")
+        return len(left)
 
     def _redact(self, name: str, named: set[str]) -> None:
         redacted = _redacted(self.place.read(name).decode(), named)
