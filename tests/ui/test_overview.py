@@ -89,7 +89,7 @@ CUT_OFF = """() => {
   for (const frame of all("main .table, main .detail")) look(frame, innerWidth);
   for (const table of all(".table")) for (const cell of all(".cell", table)) look(cell, edge(table));
   for (const detail of all(".detail")) for (const node of all(":scope > *, button", detail)) look(node, edge(detail));
-  for (const { textContent, scrollWidth, clientWidth } of all(".tile .note")) {
+  for (const { textContent, scrollWidth, clientWidth } of all(".tile .note, .tile .label")) {
     if (scrollWidth > clientWidth) found.push(`${textContent} is cut`);
   }
   return found;
@@ -112,7 +112,7 @@ def fill(server: ServerThread) -> None:
         jetstream.api(f"BULK.HOLD.{LONG}", {"first": 1, "by": f"table s3://{LONG}/{LONG}"})
 
 
-@pytest.mark.parametrize("width", [360, 820, 1440])
+@pytest.mark.parametrize("width", [360, 820, 1280, 1440])
 def test_nothing_sticks_out_at_any_width(server: ServerThread, dashboard: Opener, width: int) -> None:
     """It leaves a picture of each screen in build/screens."""
     fill(server)
