@@ -149,6 +149,10 @@ def run_at_once(python: str, wheel: Path, directory: Path, environment: Mapping[
     run([python, "-m", "venv", str(directory / "runners")])
     programs = directory / "runners" / "bin"
     run([str(programs / "python"), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "uv", "pipx"])
+    # uv starts programs by a script that asks for these two; nothing else of the system, a compiler least of all.
+    for name in ("dirname", "realpath"):
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
     environment = {**environment, "PATH": str(programs)}
     uvx = ["uvx", "--quiet", "--no-build", "--python", python, "--from", str(wheel)]
     pipx = ["pipx", "run", "--quiet", "--python", python, "--spec", str(wheel)]
