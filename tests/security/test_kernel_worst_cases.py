@@ -248,6 +248,7 @@ ELSEWHERE: dict[str, str] = {
     "natsblock": _CLIENT,
     "patterntrie": "what `interest` asks of it, whose cases these are",
     "pointget": _MESSAGE,
+    "readbuffer": "bytes of one read, which `parser` and `linkparser` take out of it: see their cases",
     "pubframes": _CLIENT,
     "receivers": "values that others make and read",
     "replay": "a frame in each call: 256 KiB, or one message",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.replication import follower_reads
+from slipstream.replication.leader_commits import LeaderCommits
 from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.stream_replica import StreamReplica
 from support.jetstream_world import START_NS
@@ -53,30 +55,49 @@ def test_an_emptied_segment_that_others_came_after_is_damage() -> None:
     assert Storm(20566, damages=0.05).run().damaged
 
 
-class EarlyAck(StreamReplica):
+class EarlyCommits(LeaderCommits):
     """A commit counts as committed when it is on this disk."""
 
     def synced(self, fault: StorageFault | None) -> None:
-        if fault is None and self.stream is not None:
-            self.stream.committer.committed(self._log.commit(self._log.last_index))
+        replica = self._replica
+        if fault is None and replica.stream is not None and replica.store is not None:
+            log = replica.store.replica
+            assert log is not None
+            replica.stream.committer.committed(log.commit(log.last_index))
         super().synced(fault)
+
+
+class CertainCommits(LeaderCommits):
+    """A leader takes its own word for it that it still is one."""
+
+    def confirm(self, read: Callable[[bool], None]) -> None:
+        read(True)
+
+
+class EarlyAck(StreamReplica):
+    """Acknowledges before others have it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.commits = EarlyCommits(self, self._groups, self._ports)
 
 
 class UnsyncedFollower(StreamReplica):
     """A follower answers before its disk does."""
 
     def sync_log(self) -> None:
-        if self.stream is None and self._store is not None:
-            self._store.log.writer.synced_upto = self._log.last_index
-            self._ports.call_soon(self._persisted)
+        if self.stream is None and self.store is not None:
+            self.store.log.writer.synced_upto = self.log.last_index
+            self._ports.call_soon(self.persisted)
         super().sync_log()
 
 
 class StaleReads(StreamReplica):
-    """A leader takes its own word for it that it still is one."""
+    """Reads of a leader that may be none any more."""
 
-    def confirm(self, read: Callable[[bool], None]) -> None:
-        read(True)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.commits = CertainCommits(self, self._groups, self._ports)
 
 
 class BeginsAnew(StreamReplica):

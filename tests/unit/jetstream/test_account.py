@@ -174,7 +174,7 @@ class TestNames:
         ]
         w.create("A")
 
-    @pytest.mark.parametrize("where", ["_configure", "start"])
+    @pytest.mark.parametrize("where", ["_allow_schedules", "start"])
     def test_a_bug_in_the_stream_itself_leaves_nothing_behind(
         self, monkeypatch: pytest.MonkeyPatch, where: str
     ) -> None:
