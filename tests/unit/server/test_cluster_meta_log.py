@@ -43,6 +43,11 @@ def snapshot(member: Member) -> dict[str, Any]:
     return block["snapshot"]  # type: ignore[return-value]
 
 
+def assigned(member: Member) -> dict[bytes, object]:
+    """The streams of it; what a server says of itself changes with its disk."""
+    return {key: one for key, one in agreed(member).items() if isinstance(one, Assignment)}
+
+
 def messages(member: Member) -> int:
     replica = member.coordinator.hosting.kept.replica("$G", "KEPT")
     return -1 if replica is None or replica.group is None else replica.messages
@@ -69,17 +74,18 @@ async def test_what_is_over_leaves_nothing_and_what_is_in_force_stays(
         for one in servers.members:
             await until(lambda one=one: snapshot(one)["last_time"] > "2000", "it is shown")  # type: ignore[misc]
             assert 0 < int(snapshot(one)["pending_entries"]) < CHANGES  # of some 200
-        kept = [log_bytes(tmp_path / one.name / LOG) for one in servers.members]
-        assert 0 < max(kept) < written * 3 // 4, (kept, written)
+        for one in servers.members:
+            place = tmp_path / one.name / LOG
+            await until(lambda place=place: 0 < log_bytes(place) < written * 3 // 4, "it is cut")  # type: ignore[misc]
         await client.close()
 
-        before = agreed(servers.members[0])
+        before = assigned(servers.members[0])
         for one in servers.members:
             await one.stop()
         for one in servers.members:
             await one.start()
         await servers.leader()
-        await until(lambda: all(agreed(one) == before for one in servers.members), "all know what they knew")
+        await until(lambda: all(assigned(one) == before for one in servers.members), "all know what they knew")
         await until(lambda: all(messages(one) == 5 for one in servers.members), "and have what they had")
 
         wiped = next(one for one in servers.members if not one.is_leader)
