@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,6 +141,14 @@ async def named(client: Client, system: Client, subject: str, body: bytes) -> by
     return body.replace(LEADER.encode(), leader.encode()).replace(FOLLOWER.encode(), follower.encode())
 
 
+def scripts(every: int) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
+    """What clients ask, and what those of the system account do.
+
+    Who leads the meta group is known late to nats-server's others, so that only the long form, alone, asks by its name.
+    """
+    return SCRIPT[::every], [row for row in SYSTEM_SCRIPT[::every] if every == 1 or b"<" not in row[1]]
+
+
 async def answers(kind: str, directory: Path, every: int) -> list[Any]:
     """What one cluster says to all of it, or to every so many-th."""
     async with cluster(kind, directory, ACCOUNTS) as processes:
@@ -150,8 +159,8 @@ async def answers(kind: str, directory: Path, every: int) -> list[Any]:
         config = {"durable_name": "c", "ack_policy": "explicit"}
         assert "error" not in await call(client, "CONSUMER.CREATE.S3.c", stream_name="S3", config=config)
         found = []
-        for who, script in ((client, SCRIPT), (system, SYSTEM_SCRIPT)):
-            for subject, body in script[::every]:
+        for who, script in zip((client, system), scripts(every), strict=True):
+            for subject, body in script:
                 await led(client)
                 found.append(await asked(who, subject, await named(client, system, subject, body)))
         await client.close()
@@ -163,5 +172,5 @@ async def answers(kind: str, directory: Path, every: int) -> list[Any]:
 async def test_operators_are_answered_as_by_a_cluster_of_nats_server(tmp_path: Path, every: int) -> None:
     ours = await answers("ours", tmp_path / "ours", every)
     real = await answers("real", tmp_path / "real", every)
-    both = zip([*SCRIPT[::every], *SYSTEM_SCRIPT[::every]], ours, real, strict=True)
+    both = zip(chain(*scripts(every)), ours, real, strict=True)
     assert [(question, one, other) for question, one, other in both if one != other] == []
