@@ -297,6 +297,9 @@ def replicated_control() -> Figures:
     return replicated_control()
 
 
+_KILL, _POWER = store_runs.deaths(power=False), store_runs.deaths(power=True)
+_KILL_ENCRYPTED = store_runs.deaths(power=False, encrypted=True)
+_POWER_ENCRYPTED = store_runs.deaths(power=True, encrypted=True)
 _REPLICAS = ("src/slipstream/jetstream", "src/slipstream/kernels", "src/slipstream/replication", "raft")
 """What decides how replicas agree."""
 
@@ -318,14 +321,16 @@ CAMPAIGNS = {
     "kill": Campaign(
         "kill -9 under load",
         "Nothing acknowledged is lost, stored twice or renumbered when the process is killed at any moment.",
-        store_runs.kill,
+        in_one(_KILL.run, _KILL.control),
         1_000,
+        _KILL,
     ),
     "power": Campaign(
         "Power cuts under load",
         "The same when every write that was not synced is forgotten, wholly or in part.",
-        store_runs.power,
+        in_one(_POWER.run, _POWER.control),
         300,
+        _POWER,
     ),
     "crash-states": Campaign(
         "Crash states",
@@ -342,14 +347,16 @@ CAMPAIGNS = {
     "kill-encrypted": Campaign(
         "kill -9 under load, encrypted",
         "The same with encryption at rest; and no file, name or log tells anything of what was stored.",
-        store_runs.kill_encrypted,
+        in_one(_KILL_ENCRYPTED.run, _KILL_ENCRYPTED.control),
         300,
+        _KILL_ENCRYPTED,
     ),
     "power-encrypted": Campaign(
         "Power cuts under load, encrypted",
         "The same with encryption at rest, also of what the disk forgot.",
-        store_runs.power_encrypted,
+        in_one(_POWER_ENCRYPTED.run, _POWER_ENCRYPTED.control),
         300,
+        _POWER_ENCRYPTED,
     ),
     "crash-states-encrypted": Campaign(
         "Crash states, encrypted",

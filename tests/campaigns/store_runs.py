@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from campaigns.at_rest import damage, prepared
 from campaigns.deaths import SHORT_WINDOW_NS, Deaths, Outcome, readable
 from campaigns.disk_errors import every_call, without_syncs
-from campaigns.figures import Figures
+from campaigns.figures import Figures, Parts
 from support.sealing import sealed_stores
 
-DEATHS_OF_A_DIRECTORY = 100
+_WHAT_STORES = (
+    *(f"src/slipstream/jetstream/{name}" for name in ("store", "stream")),
+    *(f"src/slipstream/kernels/{name}" for name in ("log", "index")),
+    *(f"tests/campaigns/{name}.py" for name in ("deaths", "forgetful_disk", "forgetful_server", "load")),
+)
+DEATHS_OF_A_DIRECTORY = 25
 """Then another one is begun: each start looks at all that was stored before."""
 
 
-def _deaths(cycles: int, *, power: bool, encrypted: bool = False) -> Figures:
+def _deaths(numbers: range, *, power: bool, encrypted: bool = False) -> Figures:
+    """As many deaths as there are numbers; the first one decides the moments."""
     found = Outcome()
-    while found.cycles < cycles and not found.broken:
-        most = min(cycles - found.cycles, DEATHS_OF_A_DIRECTORY)
+    while found.cycles < len(numbers) and not found.broken:
+        most = min(len(numbers) - found.cycles, DEATHS_OF_A_DIRECTORY)
         with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-            seed = cycles + found.cycles
+            seed = numbers[found.cycles]
             found.add(Deaths(Path(directory), power=power, encrypted=encrypted, seed=seed).run(most))
-    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-        control = Deaths(Path(directory), power=power, drops_syncs=True).run(1)
-    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-        forgetful = Deaths(Path(directory), power=power, window_ns=SHORT_WINDOW_NS).run(10)
-        told = readable(Path(directory))
     secret = {"files in which a message, a name or a key can be read": len(found.readable)} if encrypted else {}
     return Figures(
         {
@@ -43,35 +45,33 @@ def _deaths(cycles: int, *, power: bool, encrypted: bool = False) -> Figures:
             **secret,
         },
         found.broken,
-        f"a server whose syncs do nothing: {_loss(control)} after one death; "
-        f"one that forgets ids at once: {len(forgetful.duplicates)} duplicates"
-        + (f"; without a key {len(told)} files can be read" if encrypted else ""),
-        bool(control.lost and control.streams_lost and forgetful.duplicates and told),
     )
 
 
-def _loss(control: Outcome) -> str:
-    return f"{len(control.lost)} of {control.acked} acknowledged messages and {len(control.streams_lost)} streams lost"
+def _control_of_deaths(*, power: bool, encrypted: bool = False) -> Figures:
+    """The same load and the same checks, and servers that break the promises."""
+    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+        careless = Deaths(Path(directory), power=power, drops_syncs=True).run(1)
+    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+        forgetful = Deaths(Path(directory), power=power, window_ns=SHORT_WINDOW_NS).run(10)
+        told = readable(Path(directory))
+    lost = f"{len(careless.lost)} of {careless.acked} acknowledged messages and {len(careless.streams_lost)} streams"
+    return Figures(
+        {},
+        control=f"a server whose syncs do nothing: {lost} lost after one death; "
+        f"one that forgets ids at once: {len(forgetful.duplicates)} duplicates"
+        + (f"; without a key {len(told)} files can be read" if encrypted else ""),
+        control_found=bool(careless.lost and careless.streams_lost and forgetful.duplicates and told),
+    )
 
 
-def kill(cycles: int) -> Figures:
-    """kill -9 under load."""
-    return _deaths(cycles, power=False)
-
-
-def power(cycles: int) -> Figures:
-    """Power cuts under load."""
-    return _deaths(cycles, power=True)
-
-
-def kill_encrypted(cycles: int) -> Figures:
-    """kill -9 with encryption at rest."""
-    return _deaths(cycles, power=False, encrypted=True)
-
-
-def power_encrypted(cycles: int) -> Figures:
-    """Power cuts with encryption at rest."""
-    return _deaths(cycles, power=True, encrypted=True)
+def deaths(*, power: bool, encrypted: bool = False) -> Parts:
+    """A campaign of deaths, by kill -9 or with the power cut; it can go on another day."""
+    return Parts(
+        partial(_deaths, power=power, encrypted=encrypted),
+        partial(_control_of_deaths, power=power, encrypted=encrypted),
+        _WHAT_STORES,
+    )
 
 
 def crash_states(states: int) -> Figures:
