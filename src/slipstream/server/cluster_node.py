@@ -172,7 +172,7 @@ class ClusterNode:
     def _size(self) -> int:
         """How many servers are configured: a route to this one counts as this one."""
         assert self._mesh is not None
-        return len(self._mesh.configured_peers()) + 1 + (0 if self._far is None else self._far())
+        return len(self._mesh.dials.configured_peers()) + 1 + (0 if self._far is None else self._far())
 
     def _reached(self, name: str) -> None:
         if self._founding is not None:

@@ -117,7 +117,7 @@ class Routes:
         self.mesh.introduction.host, self.mesh.introduction.port = self._advertised(host)
         self.mesh.changes.reload(before, new_nuid(server.hub.rng))
         for link in list(self.sockets.open.values()):
-            if link.explicit and link.target is not None and not self.mesh.is_wanted(link.target):
+            if link.explicit and link.target is not None and not self.mesh.dials.is_wanted(link.target):
                 link.reconnects = False
                 link.close(CloseReason.ROUTE_REMOVED)
                 self.log("INF", f"Removed route {link.target.address}")
@@ -250,7 +250,7 @@ class RouteCall:
     @property
     def is_wanted(self) -> bool:
         """Whether it is still to be reached."""
-        return self._mesh.is_wanted(self._target)
+        return self._mesh.dials.is_wanted(self._target)
 
     def next_address(self) -> tuple[str, int]:
         """Where it listens."""

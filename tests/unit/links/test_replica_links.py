@@ -111,9 +111,9 @@ def test_a_link_is_dialled_again_while_there_is_a_route(world: ReplicaWorld) -> 
     link.close(CloseReason.READ_ERROR)
     (again,) = world.edge.dialled
     assert again.replicas_of == "peer"
-    assert world.mesh.is_wanted(again)
+    assert world.mesh.dials.is_wanted(again)
     route.close(CloseReason.READ_ERROR)
-    assert not world.mesh.is_wanted(again)
+    assert not world.mesh.dials.is_wanted(again)
 
 
 @pytest.mark.parametrize(

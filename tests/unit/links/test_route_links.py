@@ -156,7 +156,7 @@ def test_a_place_of_a_pool_that_a_reload_left_empty_is_dialled_by_the_new_url() 
     assert world.edge.dialled == [], "the pool is full"
     links[0].parser.feed(b"-ERR 'Authorization Violation'\r\n")
     links[0].close(CloseReason.CLIENT_CLOSED)
-    assert [target.url for target in world.edge.dialled if world.mesh.is_wanted(target)] == [url]
+    assert [target.url for target in world.edge.dialled if world.mesh.dials.is_wanted(target)] == [url]
     third = world.mesh.dialled(peer, world.edge.dialled.pop())
     third.parser.feed(info_line(route_pool_size=2))
     assert third.place == 0

@@ -112,6 +112,13 @@ class RouteLink:
             member.leave(self._host.hub.in_steps)
         self._host.closed(self, reason)
 
+    def inherit(self, other: RouteLink) -> None:
+        """Be dialled again when this route ends if another to the same peer would have been."""
+        if other.target is not None and self.target is None:
+            self.target = other.target
+            self.solicited = True
+        self.explicit = self.explicit or other.explicit
+
     def prefix(self, account: str) -> bytes:
         """What stands before a subject: the account, unless the route is its own."""
         return b"" if self.account else account.encode() + b" "

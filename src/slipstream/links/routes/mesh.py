@@ -4,7 +4,7 @@ Each server is connected to each other one: whoever hears of a server that it do
 that dial each other at once drop one of two routes, or both, and try again after different pauses.
 
 What this is not: sockets (`server.routes`), what is said over a route (`link`), interest (`interest`), which routes
-there are (`roster`).
+there are (`roster`), which are dialled (`dials`).
 
 Invariant: a link is READY exactly when it is on the roster.
 """
@@ -18,6 +18,7 @@ from slipstream.links.admission import PeerLogin, is_admitted
 from slipstream.links.compressing import Compressing
 from slipstream.links.compression import configured_mode
 from slipstream.links.routes.changes import RouteChanges
+from slipstream.links.routes.dials import RouteDials
 from slipstream.links.routes.gateways import RouteGateways
 from slipstream.links.routes.gossip import Gossip
 from slipstream.links.routes.handshake import RouteConnect, RouteInfo
@@ -123,10 +124,8 @@ class Mesh:
         self._compressing = Compressing(hub.now_ns, edge.compress)
         self.changes = RouteChanges(self)
         self.listeners: list[PeerListener] = []
+        self.dials = RouteDials(self.roster, self.introduction, lambda: self._options, edge.dial)
         self._gossip = Gossip(self.roster, lambda: self._options, edge.dial, edge.log)
-        self._to_itself: set[str] = set()  # addresses of routes that lead to this server
-        self._hurried: set[str] = set()  # addresses that were dialled again soon, and not reached since
-        self._next: dict[RouteLink, RouteTarget] = {}  # one more route to dial when this one has answered
 
     # --- as a host of links ------------------------------------------------------------------------------------------
 
@@ -214,7 +213,7 @@ class Mesh:
             link.remote_id = info.server_id
             link.reconnects = False
             if link.target is not None:
-                self._to_itself.add(link.target.address)
+                self.dials.leads_here(link.target)
             if link.info is None:
                 link.close(CloseReason.DUPLICATE_ROUTE)
             return
@@ -303,49 +302,28 @@ class Mesh:
         else:
             added = self._pool(link, info, size if pooled else 1)
         if not added:
+            link.reconnects = False  # the one that is there is dialled again when it goes
             self._edge.log("DBG", f"Detected duplicate remote route {texts.quoted_text(info.server_id)}")
             link.close(CloseReason.DUPLICATE_ROUTE)
 
     def _pin(self, link: RouteLink, info: RouteInfo) -> bool:
-        links = self.roster.pinned[link.account]
-        if info.server_id in links:
-            self._inherit(links[info.server_id], link)
-            link.reconnects = False  # the one that is there is dialled again when it goes
+        if not self.roster.pin(link):
             return False
-        links[info.server_id] = link
         self._begin(link)
-        if len(links) > 1:
+        if len(self.roster.pinned[link.account]) > 1:
             self._gossip.tell(link, info)
         return True
 
     def _pool(self, link: RouteLink, info: RouteInfo, size: int) -> bool:
-        pool = self.roster.pools.get(info.server_id)
-        is_first = pool is None
-        if pool is None:
-            pool = [None] * size
-        pool.extend([None] * (size - len(pool)))
-        if link.solicited:
-            place = next((at for at, other in enumerate(pool) if other is None), -1)
-        else:
-            place = 0 if link.unpooled else info.route_pool_idx
-        if place < 0 or pool[place] is not None:
-            first = next(other for other in pool if other is not None)
-            self._inherit(first, link)
-            link.reconnects = False
+        is_first = info.server_id not in self.roster.pools
+        if not self.roster.enter(link, size, info.route_pool_idx):
             return False
-        self.roster.pools[info.server_id] = pool
-        pool[place] = link
-        link.place = place
         link.connect_urls = info.connect_urls or []
         link.websocket_urls = info.ws_connect_urls or []
         link.leaf_urls = info.leafnode_urls or []
         self._begin(link)
         dials_more = link.solicited
-        known = next((other for other in pool if other is not None and other.solicited), None)
-        if known is not None:
-            for other in pool:
-                if other is not None:
-                    self._inherit(other, known)
+        self.roster.share_target(info.server_id)
         if is_first:
             if len(self.roster.pools) > 1:
                 self._gossip.tell(link, info)
@@ -355,18 +333,9 @@ class Mesh:
                 listener.peer_came(info.server_id)
         if self.replicas is not None:
             self.replicas.route_began(link, info)
-        if dials_more and link.target is not None and None in pool:
-            # Credentials were right if this is answered: dial the next one of the pool then.
-            self._next[link] = link.target.again()
-            link.end.keepalive.ask()
+        if dials_more:
+            self.dials.fill(link)
         return True
-
-    def _inherit(self, kept: RouteLink, dropped: RouteLink) -> None:
-        """Of two routes one stays: it is redialled if the other would have been."""
-        if dropped.target is not None and kept.target is None:
-            kept.target = dropped.target
-            kept.solicited = True
-        kept.explicit = kept.explicit or dropped.explicit
 
     def _begin(self, link: RouteLink) -> None:
         if link.target is not None:
@@ -380,12 +349,7 @@ class Mesh:
         """A peer answered: it takes one more route; and its distance may ask for another level of compression."""
         options = self._options.compression
         self._compressing.retune(link.end, configured_mode(options), options)
-        if link.target is not None:
-            self._hurried.discard(link.target.address)
-        target = self._next.pop(link, None)
-        pool = self.roster.pools.get(link.remote_id)
-        if target is not None and pool is not None and None in pool:
-            self._edge.dial(target)
+        self.dials.answered(link)
 
     def _on_later_info(self, link: RouteLink, info: RouteInfo) -> None:
         if info.route_acc_add_reqid:
@@ -408,7 +372,7 @@ class Mesh:
     def closed(self, link: RouteLink, reason: CloseReason) -> None:
         """A route ended, and forgot what its peer wanted; called once for each."""
         link.log("INF" if link.place >= 0 or link.account else "DBG", f"Router connection closed: {reason.value}")
-        self._next.pop(link, None)
+        self.dials.forget(link)
         self.past.add(link.end)
         if self.replicas is not None and link.for_replicas:
             self.replicas.closed(link)
@@ -419,41 +383,10 @@ class Mesh:
             for listener in self.listeners:
                 listener.peer_gone(link.remote_id)
         self._edge.close(link, reason)
-        if reason is CloseReason.SERVER_SHUTDOWN:
-            return
-        is_dialled = False
-        if link.target is not None and link.reconnects and (link.explicit or was_known):
-            is_dialled = self.is_wanted(link.target)
-            soon = link.names_differed and link.target.address not in self._hurried
-            if soon:
-                self._hurried.add(link.target.address)
-            self._edge.dial(link.target.again(account=link.account), again=True, soon=soon)
-        if was_known and not is_dialled and not link.account:
-            self._fill_pool(link.remote_id)
+        if reason is not CloseReason.SERVER_SHUTDOWN:
+            self.dials.again(link, was_known=was_known)
 
-    def _fill_pool(self, remote_id: str) -> None:
-        """A place of a pool is free that nobody dials for: a reload took its URL away after it was dialled."""
-        pool = self.roster.pools.get(remote_id, ())
-        if None in pool:
-            for other in pool:
-                if other is not None and other.target is not None and self.is_wanted(other.target):
-                    self._edge.dial(other.target.again(), again=True)
-                    return
-
-    def is_wanted(self, target: RouteTarget) -> bool:
-        """Whether a route is still to be dialled: those that were configured as long as they are."""
-        if target.replicas_of:
-            return any(link.end.remote_name == target.replicas_of for link in self.roster.first_routes())
-        if target.account and target.account not in self.roster.pinned:
-            return False
-        return not target.explicit or target.url in self._options.routes
-
-    def configured_peers(self) -> set[str]:
-        """Addresses of all configured routes but those that are known to lead to this server."""
-        own = self.introduction
-        targets = (route_target(url, explicit=True) for url in self._options.routes)
-        known = {*self._to_itself, f"{own.host}:{own.port}".lower()}
-        return {target.address for target in targets if target is not None} - known
+    # --- what others are told ----------------------------------------------------------------------------------------
 
     def client_urls(self) -> tuple[list[str], list[str]]:
         """Where clients and WebSocket clients may connect: here and at all peers."""

@@ -57,6 +57,41 @@ class Roster:
             return [*self.pinned[account].values(), *unpooled]
         return self.at(pool_place(pool_size, account)) + unpooled
 
+    def pin(self, link: RouteLink) -> bool:
+        """Add a route of one account, unless its peer has one already."""
+        links = self.pinned[link.account]
+        kept = links.setdefault(link.remote_id, link)
+        if kept is not link:
+            kept.inherit(link)
+        return kept is link
+
+    def enter(self, link: RouteLink, size: int, asked: int) -> bool:
+        """Give a route a place in its peer's pool: a free one, or what a peer that dialled asks for.
+
+        False: that is taken.
+        """
+        pool = self.pools.get(link.remote_id) or []
+        pool.extend([None] * (size - len(pool)))
+        if link.solicited:
+            place = next((at for at, other in enumerate(pool) if other is None), -1)
+        else:
+            place = 0 if link.unpooled else asked
+        if place < 0 or pool[place] is not None:
+            next(other for other in pool if other is not None).inherit(link)
+            return False
+        self.pools[link.remote_id] = pool
+        pool[place] = link
+        link.place = place
+        return True
+
+    def share_target(self, peer: str) -> None:
+        """All routes of a pool are dialled again if one of them would be."""
+        pool = [link for link in self.pools[peer] if link is not None]
+        known = next((link for link in pool if link.solicited), None)
+        if known is not None:
+            for link in pool:
+                link.inherit(known)
+
     def drop(self, link: RouteLink) -> tuple[bool, bool]:
         """Forget a route; whether it was one, and whether its peer is gone with it."""
         if link.account and self.pinned.get(link.account, {}).get(link.remote_id) is link:
