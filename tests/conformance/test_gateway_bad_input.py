@@ -133,7 +133,7 @@ async def test_who_came_as_one_cluster_does_not_speak_for_another(claims: str, t
     try:
         assert node.server is not None and node.server.supercluster is not None
         assert (await heard(port, connect() + info(gateway=claims)))[0]
-        assert set(node.server.supercluster.remotes) == {"G"} and not node.server.supercluster.inbound
+        assert set(node.server.supercluster.clusters.remotes) == {"G"} and not node.server.supercluster.inbound
         assert not (await heard(port, READY))[0]
     finally:
         await node.stop()

@@ -21,8 +21,8 @@ def gateway_session(data: bytes) -> None:
     before = {name: account.interest.count for name, account in world.hub.accounts.items()}
     link: InboundGateway | OutboundGateway = world.accepted()
     if flags & 1:
-        remote = world.gateways.remotes.setdefault("C", type(world.gateways.remotes["B"])("C"))
-        link = world.gateways.dialled(link.peer, remote, world.gateways.remotes["B"].configured[0])
+        remote = world.gateways.clusters.remotes.setdefault("C", type(world.gateways.clusters.remotes["B"])("C"))
+        link = world.gateways.dialled(link.peer, remote, world.gateways.clusters.remotes["B"].configured[0])
     for piece in cut(stream):
         if link.end.state is not State.CLOSED:
             link.parser.feed(piece)

@@ -72,7 +72,7 @@ class GatewayWorld:
         identity = ServerIdentity("SELF", "self", "", 1)
         self.hub = Hub(options, identity, self.clock, random.Random(1), edge, queue)  # type: ignore[arg-type]
         self.gateways = Supercluster(self.hub, self.sockets)
-        self.gateways.listens_at("127.0.0.1", 7222, "127.0.0.1:7222")
+        self.gateways.introduction.listens_at("127.0.0.1", 7222, "127.0.0.1:7222")
         self.mesh: Mesh | None = None
         if clustered:
             self.mesh = Mesh(self.hub, edge, "A", dynamic=False, gateways=self.gateways, replicates=options.replicates)
@@ -86,7 +86,7 @@ class GatewayWorld:
 
     def outbound(self, cluster: str = "B", *, iom: bool = True, **info: object) -> OutboundGateway:
         """A connection to another cluster that was dialled, with its handshake done."""
-        remote = self.gateways.remotes.setdefault(cluster, RemoteCluster(cluster))
+        remote = self.gateways.clusters.remotes.setdefault(cluster, RemoteCluster(cluster))
         address = GatewayAddress("b.example", 7222)
         link = self.gateways.dialled(Peer("10.0.0.2", 7222, "gateway"), remote, address)
         link.parser.feed(gateway_info(gateway=cluster, server_id=f"ID{cluster}", gateway_iom=iom, **info))

@@ -70,7 +70,7 @@ class LeafLinkWorld:
         queue = FlushQueue(lambda: None)
         self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
         self.nodes = LeafNodes(self.hub, self.edge)
-        self.nodes.urls = ["10.0.0.9:7422"]
+        self.nodes.introduction.urls = ["10.0.0.9:7422"]
 
     def accepted(self) -> LeafLink:
         """A peer that has dialled and was greeted."""

@@ -222,7 +222,7 @@ class Facts:
     def gateway_urls(self, cluster: str) -> list[str]:
         """Where a cluster is reached, as configured and as it told; empty for one that is not known."""
         gateways = self.server.supercluster
-        remote = None if gateways is None else gateways.remotes.get(cluster)
+        remote = None if gateways is None else gateways.clusters.remotes.get(cluster)
         return [] if remote is None else remote.urls()
 
     def leafs(self, account: str = "") -> list[LeafLink]:

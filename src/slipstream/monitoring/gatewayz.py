@@ -98,7 +98,11 @@ def gatewayz(facts: Facts, options: GatewayzOptions) -> Steps[Gatewayz]:
     )
     if supercluster is None:
         return found
-    found.name, found.host, found.port = supercluster.name, supercluster.host, supercluster.port
+    found.name, found.host, found.port = (
+        supercluster.name,
+        supercluster.introduction.host,
+        supercluster.introduction.port,
+    )
     with_accounts = options.accounts or bool(options.account_name)
     for name, link in list(supercluster.outbound.items()):
         if options.name in ("", name):

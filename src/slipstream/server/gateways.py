@@ -84,7 +84,7 @@ class Gateways:
         else:
             port, url = self.port, reachable(host, self.port)[0]
             self.log("INF", f"Address for gateway {name} is {url}")
-        self.supercluster.listens_at(host, port, url)
+        self.supercluster.introduction.listens_at(host, port, url)
         if any(tls is not None and tls.insecure for tls in (options.tls, *(one.tls for one in options.gateways))):
             self.log(
                 "WRN",
@@ -95,7 +95,7 @@ class Gateways:
     def start(self) -> None:
         """Count what is wanted here, and dial the clusters that are configured."""
         self.supercluster.watch_accounts()
-        for remote in self.supercluster.remotes.values():
+        for remote in self.supercluster.clusters.remotes.values():
             if not remote.urls():
                 self.log("ERR", f"No URL of gateway {texts.quoted_text(remote.name)} has a host and a port")
             self._dial(remote, _FIRST_DIAL_NS, again=False)
@@ -222,7 +222,7 @@ class GatewayCall:
     def is_wanted(self) -> bool:
         """Whether it is still to be reached: not once there is a connection."""
         remote, supercluster = self._remote, self._supercluster
-        is_known = supercluster.remotes.get(remote.name) is remote and bool(remote.urls())
+        is_known = supercluster.clusters.knows(remote) and bool(remote.urls())
         return is_known and remote.name not in supercluster.outbound
 
     def next_address(self) -> tuple[str, int]:

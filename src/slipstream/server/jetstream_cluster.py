@@ -92,7 +92,7 @@ class JetStreamCluster:
             return made[0]
 
         def expected_elsewhere() -> int:
-            return 0 if server.supercluster is None else server.supercluster.expected_servers()
+            return 0 if server.supercluster is None else server.supercluster.clusters.expected_servers()
 
         far = expected_elsewhere if server.options.gateway.port else None
         self.node = ClusterNode(node, promise, promises, ports, server.turns, disk, place, options, coordinate, far)

@@ -98,14 +98,14 @@ class LeafnodeServer:
         server, options = self._server, self._server.options.leafnodes
         host = options.host or server.options.host
         self.port = self.sockets.listen("leafnode port", "leafnode", host, options.port, partial(self._protocol, None))
-        nodes = self.nodes
+        own = self.nodes.introduction
         if options.advertise:
-            nodes.host, nodes.port = advertised(options.advertise, self.port)
-            nodes.urls = reachable(nodes.host, nodes.port)
-            self.log("INF", f"Advertise address for leafnode is set to {nodes.urls[0]}")
+            own.host, own.port = advertised(options.advertise, self.port)
+            own.urls = reachable(own.host, own.port)
+            self.log("INF", f"Advertise address for leafnode is set to {own.urls[0]}")
         else:
-            nodes.host, nodes.port = host, self.port
-            nodes.urls = reachable(host, self.port)[:1]
+            own.host, own.port = host, self.port
+            own.urls = reachable(host, self.port)[:1]
 
     def start(self) -> None:
         """Dial the remotes."""

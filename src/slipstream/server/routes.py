@@ -90,7 +90,7 @@ class Routes:
         server, own = self._server, self.mesh.introduction
         leafs = server.leafnodes
         advertises = leafs is not None and not server.options.leafnodes.no_advertise
-        own.own_leaf_urls = leafs.nodes.urls[:1] if leafs is not None and advertises else []
+        own.own_leaf_urls = leafs.nodes.introduction.urls[:1] if leafs is not None and advertises else []
         told = not server.options.cluster.no_advertise
         own.own_urls = reachable(*server.hub.advertised) if told else []
         if server.websocket is not None and told:

@@ -94,8 +94,8 @@ def test_what_a_peer_must_not_say_ends_its_connection_and_no_other(sent: bytes, 
 def test_what_a_server_that_was_dialled_must_not_say(sent: bytes, reason: CloseReason | None) -> None:
     world = GatewayWorld()
     good = world.outbound("C")
-    address = world.gateways.remotes["B"].configured[0]
-    link = world.gateways.dialled(good.peer, world.gateways.remotes["B"], address)
+    address = world.gateways.clusters.remotes["B"].configured[0]
+    link = world.gateways.dialled(good.peer, world.gateways.clusters.remotes["B"], address)
     link.parser.feed(sent)
     assert link.end.close_reason is reason
     assert good.end.close_reason is None
@@ -130,7 +130,7 @@ def test_unknown_clusters_may_be_refused() -> None:
     assert said(link) == b"-ERR 'Connection to gateway \"A\" rejected'\r\n"
     assert world.inbound("B").end.close_reason is None
     world.outbound("B").parser.feed(gateway_info(gateway="C", gateway_cmd=1))
-    assert "C" not in world.gateways.remotes
+    assert "C" not in world.gateways.clusters.remotes
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
@@ -378,13 +378,13 @@ def test_clusters_that_are_told_of_are_dialled_once() -> None:
     link.parser.feed(gateway_info(gateway="A", gateway_urls=["a.example:7222"], gateway_cmd=1))
     link.parser.feed(gateway_info(gateway="D", gateway_urls=["no port"], gateway_cmd=1))
     assert world.sockets.dialled == [("C", False)]
-    assert world.gateways.remotes["C"].urls() == ["c.example:7222", "c2.example:7222"]
+    assert world.gateways.clusters.remotes["C"].urls() == ["c.example:7222", "c2.example:7222"]
     world.inbound("E", gateway_urls=["e.example:7222"])
     world.route().parser.feed(b'INFO {"server_id":"GWX","gateway":"F","gateway_urls":["f:1"],"gateway_cmd":1}\r\n')
     assert world.sockets.dialled == [("C", False), ("E", False), ("F", False)]
-    assert not world.gateways.given_up(world.gateways.remotes["E"]), "it has reached this server"
-    assert world.gateways.given_up(world.gateways.remotes["F"])
-    assert "F" not in world.gateways.remotes
+    assert not world.gateways.given_up(world.gateways.clusters.remotes["E"]), "it has reached this server"
+    assert world.gateways.given_up(world.gateways.clusters.remotes["F"])
+    assert "F" not in world.gateways.clusters.remotes
 
 
 def test_who_comes_is_told_of_the_others() -> None:
@@ -419,8 +419,8 @@ def test_the_name_that_a_certificate_has_to_show() -> None:
 def test_a_cluster_that_moves_is_found_where_it_is() -> None:
     world = GatewayWorld()
     link = world.outbound(gateway_urls=["b1:7222", "b2:7222"])
-    assert world.gateways.remotes["B"].urls() == ["b.example:7222", "b1:7222", "b2:7222"]
+    assert world.gateways.clusters.remotes["B"].urls() == ["b.example:7222", "b1:7222", "b2:7222"]
     link.parser.feed(gateway_info(gateway_urls=["b3:7222"]))
-    assert world.gateways.remotes["B"].urls() == ["b.example:7222", "b3:7222"]
+    assert world.gateways.clusters.remotes["B"].urls() == ["b.example:7222", "b3:7222"]
     link.close(CloseReason.READ_ERROR)
     assert world.sockets.dialled == [("B", True)]

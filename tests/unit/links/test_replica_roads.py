@@ -30,7 +30,7 @@ def road(world: GatewayWorld, address: str = "b2.example", **info: object) -> Ou
     """A connection for replicas that this server dialled."""
     link = world.gateways.dialled(
         Peer("10.0.0.3", 7222, "gateway"),
-        world.gateways.remotes["B"],
+        world.gateways.clusters.remotes["B"],
         GatewayAddress(address, 7222),
         for_replicas=True,
     )
@@ -51,14 +51,14 @@ def test_all_servers_of_a_cluster_that_takes_part_are_dialled_once() -> None:
     assert world.sockets.roads == [("B", "b.example:7222", False), ("B", "b2.example:7222", False)]
     world.gateways.outbound["B"].parser.feed(gateway_info(gateway_urls=[*URLS, "b3.example:7222"]))
     assert world.sockets.roads[2:] == [("B", "b3.example:7222", False)], "it told of one more"
-    assert world.gateways.expected_servers() == 1, "those that are configured"
+    assert world.gateways.clusters.expected_servers() == 1, "those that are configured"
 
 
 def test_who_takes_no_part_is_neither_dialled_nor_expected() -> None:
     world, _ = replicating()
-    assert world.gateways.expected_servers() == 1
+    assert world.gateways.clusters.expected_servers() == 1
     world.outbound(gateway_urls=URLS)
-    assert world.sockets.roads == [] and world.gateways.expected_servers() == 0
+    assert world.sockets.roads == [] and world.gateways.clusters.expected_servers() == 0
 
 
 def test_what_replicas_say_goes_both_ways_and_reaches_no_account() -> None:
@@ -91,7 +91,7 @@ def test_a_second_road_to_a_server_is_one_too_many() -> None:
 def test_a_server_that_its_cluster_tells_of_no_more_is_not_dialled() -> None:
     world, _ = replicating()
     link = world.outbound(gateway_urls=URLS, slipstream_replication=True)
-    remote, address = world.gateways.remotes["B"], GatewayAddress("b2.example", 7222)
+    remote, address = world.gateways.clusters.remotes["B"], GatewayAddress("b2.example", 7222)
     assert world.gateways.roads.is_wanted(remote, address)
     link.parser.feed(gateway_info(gateway_urls=URLS[:1]))
     assert not world.gateways.roads.is_wanted(remote, address)

@@ -183,7 +183,7 @@ async def attempts(monkeypatch: pytest.MonkeyPatch, gateway: str, count: int) ->
     server, _ = await started(f'name: A, listen: "127.0.0.1:-1", {gateway}')
     try:
         assert server.gateways is not None
-        server.gateways.supercluster._heard_of("B", [f"127.0.0.1:{free_port()}"])
+        server.gateways.supercluster.clusters.heard_of("B", [f"127.0.0.1:{free_port()}"])
         await asyncio.wait_for(done.wait(), DEADLINE)
     finally:
         await server.stop()

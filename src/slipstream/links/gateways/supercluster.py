@@ -3,12 +3,9 @@
     out    one connection to each other cluster, to any of its servers; again as long as the cluster is known
     in     as many as servers of other clusters have dialled this one
 
-Who hears of a cluster that it does not know dials it: from a server that dialled (its own cluster), from one that was
-dialled (the clusters that it knows), and from servers of the own cluster. So each server of each cluster has its own
-way to each other cluster, and a message goes there directly.
-
-What this is not: sockets (`server.gateways`), what is said over a connection (`outbound`, `inbound`), what is counted
-and told (`interest`), what others want (`wants`).
+What this is not: sockets (`server.gateways`), what is said over a connection (`outbound`, `inbound`), which clusters
+there are (`clusters`), what a server says of itself (`introduction`), what is counted and told (`interest`), what
+others want (`wants`).
 """
 
 from __future__ import annotations
@@ -17,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.links.admission import PeerLogin, is_admitted
-from slipstream.links.documents import PROTO, introduce
 from slipstream.links.gateways.addresses import ADDRESS_MARK
 from slipstream.links.gateways.answers import AnswerWays
+from slipstream.links.gateways.clusters import KnownClusters
 from slipstream.links.gateways.handshake import (
     ALL_COMPLETE,
     ALL_START,
@@ -28,11 +25,10 @@ from slipstream.links.gateways.handshake import (
     GatewayInfo,
 )
 from slipstream.links.gateways.inbound import InboundGateway
+from slipstream.links.gateways.introduction import GatewayIntroduction
 from slipstream.links.gateways.outbound import OutboundGateway
-from slipstream.links.gateways.remotes import RemoteCluster
 from slipstream.links.gateways.replica_roads import ReplicaRoads
 from slipstream.links.gateways.telling import ClusterTelling
-from slipstream.links.gateways.urls import ClusterUrls
 from slipstream.links.gateways.wants import RemoteWants
 from slipstream.links.traffic import PastTraffic
 from slipstream.protocol import texts
@@ -41,7 +37,7 @@ from slipstream.protocol.texts import CloseReason
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.config.listener_options import GatewayOptions
-    from slipstream.links.gateways.remotes import GatewayAddress
+    from slipstream.links.gateways.remotes import GatewayAddress, RemoteCluster
     from slipstream.links.presence import LinkMember
     from slipstream.links.routes.handshake import RouteInfo
     from slipstream.links.routes.link import RouteLink
@@ -55,7 +51,6 @@ GATEWAY_PORT = "attempted to connect to gateway port"
 FOREIGN_JETSTREAM = (
     "JetStream of nats-server and of Slipstream cannot be in one supercluster: switch it off on one side"
 )
-_REMOTES_MAX = 1_024  # clusters that may be heard of
 
 
 class GatewayEdge(Protocol):
@@ -89,10 +84,9 @@ class Supercluster:
         self._edge = edge
         self.name = options.name
         self.outbound: dict[str, OutboundGateway] = {}  # by cluster
-        self.remotes: dict[str, RemoteCluster] = {}
+        self.clusters = KnownClusters(self.name, options.gateways, edge.dial)
+        self.introduction = GatewayIntroduction(hub, self.name)
         self.past = PastTraffic()
-        self.host, self.port, self.url = "", 0, ""  # where this server is reached
-        self._urls = ClusterUrls()
         self.on_account_known: dict[str, Callable[[], None]] = {}
         """What is done when another cluster has told all that it wants in an account, or hears what is wanted here."""
         self.roads = ReplicaRoads(edge.dial_replicas, edge.ready)
@@ -101,14 +95,16 @@ class Supercluster:
         self._mesh: Mesh | None = None
         self._answers = AnswerWays(hub, self.name)
         self._telling = ClusterTelling(hub, self.name, self._subscribed)
-        for entry in options.gateways:
-            if entry.name != self.name:
-                self.remotes[entry.name] = RemoteCluster(entry.name, entry)
 
     @property
     def inbound(self) -> dict[int, InboundGateway]:
         """Connections from other clusters, by number."""
         return self._telling.links
+
+    @property
+    def url(self) -> str:
+        """Where other clusters reach this server."""
+        return self.introduction.url
 
     @property
     def _options(self) -> GatewayOptions:
@@ -119,15 +115,6 @@ class Supercluster:
         self._mesh = mesh
         self.roads.links = mesh.replicas
         mesh.listeners.append(self)
-
-    def listens_at(self, host: str, port: int, url: str) -> None:
-        """Where this server is reached."""
-        self.host, self.port, self.url = host, port, url
-        self._urls.add(url, self.hub.identity.id)
-
-    def expected_servers(self) -> int:
-        """How many servers of other clusters are configured, of those that take part in JetStream."""
-        return sum(len(remote.configured) for remote in self.remotes.values() if remote.has_streams)
 
     def watch_accounts(self) -> None:
         """Accounts may have come: count what they want, and take part in them."""
@@ -151,42 +138,25 @@ class Supercluster:
         """An account of this server."""
         return self.hub.accounts.get(name)
 
-    def _info(self) -> GatewayInfo:
-        info = GatewayInfo(
-            proto=PROTO,
-            host=self.host,
-            port=self.port,
-            auth_required=bool(self._options.user),
-            gateway=self.name,
-            gateway_urls=self._urls.all(),
-            gateway_url=self.url,
-            gateway_nrp=True,
-            gateway_iom=True,
-            slipstream_replication=self.hub.options.replicates,
-        )
-        introduce(info, self.hub, self._options.tls, verifies=True)
-        return info
-
     # --- connections that others dialled -----------------------------------------------------------------------------
 
     def accept(self, peer: Peer) -> InboundGateway:
         """A server of another cluster dialled: greet it."""
         link = InboundGateway(self, peer)
-        link.outbox.write(self._info().line())
+        link.outbox.write(self.introduction.info().line())
         link.log("INF", "Processing inbound gateway connection")
         return link
 
     def on_inbound_connect(self, link: InboundGateway, connect: GatewayConnect) -> None:
         """It says who it is."""
         options = self._options
-        hosts = (address.host for remote in self.remotes.values() for address in remote.configured)
         asked, given = PeerLogin(options.user, options.password), PeerLogin(connect.user, connect.password)
-        if not is_admitted(options.tls, asked, hosts, given, link.peer.certificate):
+        if not is_admitted(options.tls, asked, self.clusters.hosts(), given, link.peer.certificate):
             link.log("ERR", "authentication error")
             link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
         elif not connect.gateway:
             link.refuse(CloseReason.WRONG_PORT, GATEWAY_PORT)
-        elif options.reject_unknown_cluster and connect.gateway not in self.remotes:
+        elif options.reject_unknown_cluster and connect.gateway not in self.clusters.remotes:
             link.log("ERR", f"Rejecting connection from gateway {texts.quoted_text(connect.gateway)}")
             link.close(CloseReason.WRONG_GATEWAY, f"Connection to gateway {texts.quoted_text(self.name)} rejected")
         elif connect.gateway in self._foreign:
@@ -217,12 +187,11 @@ class Supercluster:
         self._telling.begin(link)
         for known in self.on_account_known.values():
             known()
-        self._heard_of(info.gateway, info.gateway_urls)
-        for name, remote in self.remotes.items():
+        self.clusters.heard_of(info.gateway, info.gateway_urls)
+        for name, remote in self.clusters.remotes.items():
             urls = remote.urls()
             if name != info.gateway and urls:
-                told = GatewayInfo(server_id=self.hub.identity.id, gateway=name, gateway_urls=urls, gateway_cmd=GOSSIP)
-                link.outbox.write(told.line())
+                link.outbox.write(self.introduction.gossip(name, urls).line())
 
     def _has_name(self, name: str) -> bool:
         """Whether a server of this cluster is called like that."""
@@ -230,7 +199,7 @@ class Supercluster:
         return name == self.hub.identity.name or any(route.end.remote_name == name for route in routes)
 
     def _tell_urls(self) -> None:
-        self._telling.tell(self._info().line())
+        self._telling.tell(self.introduction.info().line())
 
     # --- connections that this server dialled ------------------------------------------------------------------------
 
@@ -251,8 +220,8 @@ class Supercluster:
             return
         if info.gateway != link.remote.name:
             if not is_first and info.gateway_cmd == GOSSIP:
-                if info.gateway in self.remotes or not self._options.reject_unknown_cluster:
-                    self._heard_of(info.gateway, info.gateway_urls)
+                if info.gateway in self.clusters.remotes or not self._options.reject_unknown_cluster:
+                    self.clusters.heard_of(info.gateway, info.gateway_urls)
                 return
             other = texts.quoted_text(info.gateway)
             link.log("ERR", f"Failing connection to gateway {name}, remote gateway name is {other}")
@@ -276,23 +245,13 @@ class Supercluster:
             if link.remote.has_streams:
                 self.roads.meet(link.remote)
             if not is_first or self._begin_outbound(link, info):
-                self._tell_routes(self._gossip_line(link.remote.name, info.gateway_urls or []))
+                self._tell_routes(link.remote.name, info.gateway_urls or [])
 
     def _introduce(self, link: OutboundGateway, info: GatewayInfo) -> None:
-        options, address = self._options, link.address
         link.remote_id, link.end.remote_name = info.server_id, info.server_name
         link.end.understands_traces = info.understands_traces
-        user, password = (address.user, address.password) if address.user else (options.user, options.password)
-        connect = GatewayConnect(
-            user=user,
-            password=password,
-            tls_required=link.peer.tls is not None,
-            name=self.hub.identity.id,
-            gateway=self.name,
-            slipstream_replicas=link.for_replicas,
-        )
-        link.outbox.write(connect.line())
-        link.outbox.write(self._info().line())
+        link.outbox.write(self.introduction.connect(link).line())
+        link.outbox.write(self.introduction.info().line())
 
     def _begin_outbound(self, link: OutboundGateway, info: GatewayInfo) -> bool:
         self._introduce(link, info)
@@ -356,42 +315,16 @@ class Supercluster:
 
     # --- who hears of whom -------------------------------------------------------------------------------------------
 
-    def _heard_of(self, name: str, urls: list[str] | None) -> None:
-        """There is a cluster: dial it, unless that is done."""
-        if name == self.name or not name:
-            return
-        remote = self.remotes.get(name)
-        if remote is not None:
-            remote.add(urls)
-            return
-        remote = RemoteCluster(name)
-        remote.add(urls)
-        if not remote.urls() or len(self.remotes) >= _REMOTES_MAX:
-            return
-        self.remotes[name] = remote
-        self._edge.dial(remote)
-
     def given_up(self, remote: RemoteCluster) -> bool:
         """A cluster that was heard of cannot be reached: forget it, unless it has reached this server."""
         if any(link.cluster == remote.name for link in self.inbound.values()):
             return False
-        if self.remotes.get(remote.name) is remote:
-            del self.remotes[remote.name]
+        self.clusters.forget(remote)
         return True
 
-    def _gossip_line(self, name: str, urls: list[str]) -> bytes:
-        # The id is none that a server has: others must not take it for news of a server.
-        told = GatewayInfo(
-            server_id=f"GW{self.hub.identity.id}",
-            server_name=self.hub.identity.name,
-            gateway=name,
-            gateway_urls=urls,
-            gateway_cmd=GOSSIP,
-        )
-        return told.line()
-
-    def _tell_routes(self, line: bytes) -> None:
+    def _tell_routes(self, cluster: str, urls: list[str]) -> None:
         if self._mesh is not None:
+            line = self.introduction.gossip_at_home(cluster, urls).line()
             for route in self._mesh.roster.first_routes():
                 route.outbox.write(line)
 
@@ -399,17 +332,17 @@ class Supercluster:
 
     def route_opened(self, route: RouteLink, info: RouteInfo) -> None:
         """The first route to a server: it is told of the clusters that are connected."""
-        if info.gateway_url and self._urls.add(info.gateway_url, info.server_id):
+        if info.gateway_url and self.introduction.urls.add(info.gateway_url, info.server_id):
             self._tell_urls()
         for name, link in self.outbound.items():
             urls = link.remote.urls()
             if urls:
-                route.outbox.write(self._gossip_line(name, urls))
+                route.outbox.write(self.introduction.gossip_at_home(name, urls).line())
 
     def told_by_route(self, info: RouteInfo, server_id: str) -> None:
         """A server of the own cluster knows of another cluster."""
         if info.gateway_cmd == GOSSIP:
-            self._heard_of(info.gateway, info.gateway_urls)
+            self.clusters.heard_of(info.gateway, info.gateway_urls)
         else:
             self.log("ERR", f"Unknown command {info.gateway_cmd} from server {texts.escaped(server_id)}")
 
@@ -418,7 +351,7 @@ class Supercluster:
 
     def peer_gone(self, server_id: str) -> None:
         """A server of the own cluster is gone: so is its URL."""
-        if self._urls.drop(server_id):
+        if self.introduction.urls.drop(server_id):
             self._tell_urls()
 
     def on_addressed(
@@ -449,7 +382,7 @@ class Supercluster:
         if not link.reconnects or reason is CloseReason.SERVER_SHUTDOWN:
             return
         name = texts.quoted_text(link.remote.name)
-        if self.remotes.get(link.remote.name) is link.remote:
+        if self.clusters.knows(link.remote):
             self.log("DBG", f"Attempting reconnect for gateway {name}")
             self._edge.dial(link.remote, again=True)
         else:

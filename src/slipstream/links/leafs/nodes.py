@@ -3,8 +3,8 @@
     accepted   INFO ──► CONNECT ──► who is it? ──► rights, INFO ──► READY
     dialled    INFO ──► [TLS] ──► CONNECT ──► INFO with rights ──► READY
 
-What this is not: sockets (`server.leafnodes`), credentials (`door`), what is said over a link (`link`), what crosses it
-(`crossing`), interest (`interest`).
+What this is not: sockets (`server.leafnodes`), credentials (`door`), what this server says of itself (`introduction`),
+what is said over a link (`link`), what crosses it (`crossing`), interest (`interest`).
 
 Loops are found in two ways: each account of each server has a subject of its own (`$LDS.`) that all leaf links pass on,
 and whoever hears its own is in one; and no server is the leaf of a cluster whose leaf it is.
@@ -19,13 +19,14 @@ from slipstream.config.account_options import SubjectPermissionOptions
 from slipstream.errors import ConfigError
 from slipstream.kernels.wire.receivers import SPOKE_LEAF
 from slipstream.links.compressing import Compressing
-from slipstream.links.compression import AUTO, NOT_SUPPORTED, OFF, configured_mode
-from slipstream.links.documents import PROTO, SubjectLists, introduce, subject_lists
+from slipstream.links.compression import NOT_SUPPORTED, OFF
+from slipstream.links.documents import PROTO, SubjectLists
 from slipstream.links.leafs.caller import SPACES, LeafCaller
 from slipstream.links.leafs.crossing import Crossing
 from slipstream.links.leafs.door import LeafDoor
 from slipstream.links.leafs.handshake import LeafConnect, LeafInfo
 from slipstream.links.leafs.interest import LeafInterest
+from slipstream.links.leafs.introduction import LeafIntroduction, compression_of, leaf_mode
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.wants import LeafWants
 from slipstream.links.traffic import PastTraffic
@@ -33,13 +34,11 @@ from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.units import SECOND_NS
-from slipstream.version import API_LEVEL
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Identity
     from slipstream.config.account_options import ResponsePermissionOptions
-    from slipstream.config.listener_options import CompressionOptions, LeafnodeOptions
     from slipstream.kernels.wire.receivers import Route
     from slipstream.links.leafs.edge import LeafEdge
     from slipstream.links.leafs.remotes import LeafRemote
@@ -61,10 +60,7 @@ class LeafNodes:
     def __init__(self, hub: Hub, edge: LeafEdge) -> None:
         self.hub = hub
         self._edge = edge
-        self.host, self.port = "", 0  # where leafs are told to connect
-        self.urls: list[str] = []
-        self._urls_elsewhere: list[str] = []  # of other servers of the cluster
-        self._websocket_urls: list[str] = []  # of all servers of the cluster
+        self.introduction = LeafIntroduction(hub)
         self.links: dict[int, LeafLink] = {}  # READY ones
         self.past = PastTraffic()
         # Whoever wants to know: the system account's events.
@@ -147,35 +143,7 @@ class LeafNodes:
 
     def greet(self, link: LeafLink) -> None:
         """Say who this is."""
-        link.outbox.write(self._greeting(link).line())
-
-    def _greeting(self, link: LeafLink) -> LeafInfo:
-        info = self._info(link)
-        info.nonce = link.nonce
-        own = leaf_mode(link, self.hub.options.leafnodes)
-        info.compression = link.end.compression or ("" if own == NOT_SUPPORTED else own)
-        return info
-
-    def _info(self, link: LeafLink) -> LeafInfo:
-        options = self.hub.options
-        tls = options.leafnodes.tls
-        info = LeafInfo(
-            proto=PROTO,
-            host=self.host,
-            port=self.port,
-            auth_required=True,
-            jetstream=self.hub.jetstream,
-            ip=self.urls[0] if self.urls else "",
-            client_id=link.cid,
-            cluster=self.hub.cluster_name,
-            domain=options.jetstream.domain,
-            api_lvl=API_LEVEL,
-            info_on_connect=True,
-            leafnode_urls=self.urls + self._urls_elsewhere,
-            ws_connect_urls=self._websocket_urls or None,
-        )
-        introduce(info, self.hub, tls, verifies=tls is not None and tls.verify)
-        return info
+        link.outbox.write(self.introduction.greeting(link).line())
 
     def on_connect(self, link: LeafLink, connect: LeafConnect) -> None:
         """A server that dialled says who it is."""
@@ -207,7 +175,7 @@ class LeafNodes:
             link.refuse(CloseReason.WRONG_GATEWAY, f"Rejecting connection from gateway {name} on the leafnode port")
         elif not _is_new_enough(connect.version, self.hub.options.leafnodes.min_version):
             wanted = texts.quoted_text(self.hub.options.leafnodes.min_version)
-            link.outbox.write(self._info_of_account(link, account, None).line())
+            link.outbox.write(self.introduction.answer(link, account, None).line())
             link.refuse(CloseReason.MINIMUM_VERSION, f"{MIN_VERSION} {wanted}")
         else:
             self._let_in(link, connect, account, identity)
@@ -238,21 +206,10 @@ class LeafNodes:
                 other.refuse(CloseReason.DUPLICATE_LEAFNODE, CloseReason.DUPLICATE_LEAFNODE.value)
                 link.log("WRN", "Replacing connection from same server")
                 break
-        link.outbox.write(self._info_of_account(link, account, identity).line())
+        link.outbox.write(self.introduction.answer(link, account, identity).line())
         if identity.ending is not None and identity.ending.until_ns:
             self._edge.end_at(link, identity.ending.until_ns)
         self._begin(link)
-
-    def _info_of_account(self, link: LeafLink, account: Account, identity: Identity | None) -> LeafInfo:
-        """The answer to CONNECT."""
-        info = self._info(link)
-        info.connect_info = True
-        info.remote_account = account.name
-        info.acc_is_sys = account.is_system
-        if identity is not None and identity.permissions is not None:
-            granted = identity.permissions.options
-            info.import_, info.export = subject_lists(granted.subscribe), subject_lists(granted.publish)
-        return info
 
     def _crossing(
         self,
@@ -296,12 +253,10 @@ class LeafNodes:
 
     def cluster_changed(self, urls: list[str], websocket_urls: list[str]) -> None:
         """Other servers of the cluster listen for leafs there, who may connect to them when this one is gone."""
-        if (urls, websocket_urls) == (self._urls_elsewhere, self._websocket_urls):
-            return
-        self._urls_elsewhere, self._websocket_urls = urls, websocket_urls
-        for link in self.links.values():
-            if not link.solicited:
-                link.outbox.write(self._info(link).line())
+        if self.introduction.cluster_changed(urls, websocket_urls):
+            for link in self.links.values():
+                if not link.solicited:
+                    link.outbox.write(self.introduction.info(link).line())
 
     def _compresses(self, link: LeafLink, info: LeafInfo) -> bool:
         """Agree with a peer on compression; whether what it says next is compressed."""
@@ -311,7 +266,7 @@ class LeafNodes:
             leaf_mode(link, self.hub.options.leafnodes),
             info.compression,
             options,
-            lambda: self._greeting(link).line(),
+            lambda: self.introduction.greeting(link).line(),
             solicited=link.solicited,
         )
 
@@ -413,18 +368,6 @@ class LeafNodes:
                 listener(link, reason)
         link.log("INF", f"Leafnode connection closed: {reason.value}{remote}")
         self._edge.close(link, reason)
-
-
-def compression_of(link: LeafLink, options: LeafnodeOptions) -> CompressionOptions:
-    """What is configured for a link: by its remote, or for all that connect here."""
-    return options.compression if link.remote is None else link.remote.options.compression
-
-
-def leaf_mode(link: LeafLink, options: LeafnodeOptions) -> str:
-    """The mode that is configured for a link, by its one name."""
-    if link.is_deflated:
-        return OFF  # what is compressed already does not become smaller
-    return configured_mode(compression_of(link, options), default=AUTO, when_on=AUTO)
 
 
 def _rule(given: SubjectLists | None, denied: tuple[str, ...]) -> SubjectPermissionOptions | None:
