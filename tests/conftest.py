@@ -85,23 +85,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives all tests with Spark to one worker, so that one Java machine serves them, and all with a browser. Files of
-    unit tests stay whole, as a test there is shorter than the choice of a worker for it; other tests go anywhere.
-
-    The marker `xdist_group` would say the same, but pytest 9.2 and xdist 3.8 do not agree on where a test keeps its id.
-    """
+    """Gives whole files to workers, long ones first."""
     if config.getvalue("dist") != "load":
         return None
-    from xdist.scheduler.loadscope import LoadScopeScheduling
+    from support.scheduling import WholeFiles
 
-    class OneWorkerForEach(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            suite = next((suite for suite in ("spark", "ui") if nodeid.startswith(f"tests/{suite}/")), None)
-            if suite is None and nodeid.startswith("tests/unit/") and not nodeid.startswith("tests/unit/server/"):
-                suite = nodeid.partition("::")[0]
-            return suite or nodeid
-
-    return OneWorkerForEach(config, log)
+    return WholeFiles(config, log)
 
 
 @pytest.fixture(scope="session")

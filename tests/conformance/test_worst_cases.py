@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -29,16 +30,23 @@ PAYLOAD_MAX = 1_000_000  # a little less than the server takes
 Body = dict[str, object]
 
 
-def _fitting(one: Callable[[int], object], most: int) -> list[object]:
-    """As many entries as fit into a request."""
-    entries, size = [], 500
-    for number in range(most):
-        entry = one(number)
-        size += len(json.dumps(entry)) + 2
-        if size > PAYLOAD_MAX:
-            break
-        entries.append(entry)
-    return entries
+@dataclass(frozen=True)
+class _Fitting:
+    """As many entries as fit into a request, and some behind them; made when the request is."""
+
+    one: Callable[[int], object]
+    most: int
+    more: tuple[object, ...] = ()
+
+    def entries(self) -> list[object]:
+        entries, size = [], 500
+        for number in range(self.most):
+            entry = self.one(number)
+            size += len(json.dumps(entry)) + 2
+            if size > PAYLOAD_MAX:
+                break
+            entries.append(entry)
+        return [*entries, *self.more]
 
 
 def _stream(**config: object) -> tuple[str, Body]:
@@ -53,8 +61,8 @@ def _entangled(number: int) -> str:
     return ".".join(["*" if number >> bit & 1 else "a" for bit in range(12)] + [str(number)])
 
 
-def _transforms(count: int) -> list[object]:
-    return _fitting(lambda n: {"src": f"T.{n}.*", "dest": f"U.{n}.{{{{wildcard(1)}}}}"}, count)
+def _transforms(count: int) -> _Fitting:
+    return _Fitting(lambda n: {"src": f"T.{n}.*", "dest": f"U.{n}.{{{{wildcard(1)}}}}"}, count)
 
 
 def _requests() -> Iterator[tuple[str, str, Body]]:
@@ -66,24 +74,24 @@ def _requests() -> Iterator[tuple[str, str, Body]]:
         "entangled": _entangled,
     }
     for name, subject in subjects.items():
-        yield f"stream subjects, {name}", *_stream(subjects=_fitting(subject, 20_000))
-        yield f"consumer filters, {name}", *_consumer(filter_subjects=_fitting(subject, 4_096))
-        yield f"too many filters, {name}", *_consumer(filter_subjects=_fitting(subject, 100_000))
-        yield f"multi_last, {name}", "STREAM.MSG.GET.S", {"multi_last": _fitting(subject, 50_000)}
-        yield f"direct multi_last, {name}", "DIRECT.GET.S", {"multi_last": _fitting(subject, 50_000)}
-    yield "twice the same subject", *_stream(subjects=[*_fitting(lambda n: f"L.{n}", 20_000), "L.7"])
+        yield f"stream subjects, {name}", *_stream(subjects=_Fitting(subject, 20_000))
+        yield f"consumer filters, {name}", *_consumer(filter_subjects=_Fitting(subject, 4_096))
+        yield f"too many filters, {name}", *_consumer(filter_subjects=_Fitting(subject, 100_000))
+        yield f"multi_last, {name}", "STREAM.MSG.GET.S", {"multi_last": _Fitting(subject, 50_000)}
+        yield f"direct multi_last, {name}", "DIRECT.GET.S", {"multi_last": _Fitting(subject, 50_000)}
+    yield "twice the same subject", *_stream(subjects=_Fitting(lambda n: f"L.{n}", 20_000, ("L.7",)))
     yield "source transforms", *_stream(sources=[{"name": "S", "subject_transforms": _transforms(6_000)}])
     yield "mirror transforms", *_stream(mirror={"name": "S", "subject_transforms": _transforms(6_000)})
-    yield "sources", *_stream(sources=_fitting(lambda n: {"name": "S", "filter_subject": f"s.{n}"}, 1_000))
-    externals = _fitting(lambda n: {"name": "S", "external": {"api": f"A{n}.API", "deliver": f"D{n}"}}, 1_000)
+    yield "sources", *_stream(sources=_Fitting(lambda n: {"name": "S", "filter_subject": f"s.{n}"}, 1_000))
+    externals = _Fitting(lambda n: {"name": "S", "external": {"api": f"A{n}.API", "deliver": f"D{n}"}}, 1_000)
     yield "external sources", *_stream(sources=externals)
     yield "stream metadata", *_stream(metadata={f"k{n}": "v" for n in range(15_000)})
     yield "too much stream metadata", *_stream(metadata={f"k{n}": "v" for n in range(60_000)})
-    yield "placement tags", *_stream(placement={"tags": _fitting(lambda n: f"t{n}", 50_000)})
-    yield "update", "STREAM.UPDATE.S", {"name": "S", "subjects": _fitting(lambda n: f"s.{n}", 20_000)}
+    yield "placement tags", *_stream(placement={"tags": _Fitting(lambda n: f"t{n}", 50_000)})
+    yield "update", "STREAM.UPDATE.S", {"name": "S", "subjects": _Fitting(lambda n: f"s.{n}", 20_000)}
     yield "consumer metadata", *_consumer(metadata={f"k{n}": "v" for n in range(15_000)})
     yield "backoff", *_consumer(ack_policy="explicit", max_deliver=99_999, backoff=[n + 1 for n in range(50_000)])
-    groups = _fitting(lambda n: f"g{n}", 50_000)
+    groups = _Fitting(lambda n: f"g{n}", 50_000)
     yield "priority groups", *_consumer(ack_policy="explicit", priority_policy="overflow", priority_groups=groups)
     yield "names of a wide subject", "STREAM.NAMES", {"subject": ".".join("*" * 1_000)}
     yield "purge of a long subject", "STREAM.PURGE.S", {"filter": ".".join("*" * 200_000)}
@@ -142,7 +150,7 @@ def _answer(client: WireClient, subject: str, body: bytes) -> bytes:
 
 @pytest.mark.parametrize(("subject", "body"), [case[1:] for case in REQUESTS], ids=[case[0] for case in REQUESTS])
 def test_a_long_list_holds_up_nobody(watched: Watched, subject: str, body: Body) -> None:
-    watched.ask(subject, json.dumps(body).encode())
+    watched.ask(subject, json.dumps(body, default=_Fitting.entries).encode())
 
 
 @pytest.mark.parametrize(
