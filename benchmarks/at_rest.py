@@ -1,6 +1,7 @@
 """What encryption at rest, compression and the hash chain cost: the same load with each and without, in turns.
 
     python -m benchmarks.at_rest [--rounds 3] [--msgs 100000] [--size 128] [--form plain --form chain ...]
+    python -m benchmarks.at_rest --spark 2000000 [--rounds 3] ...    Spark reads a stream of so many messages instead
 
 For each load the best rate of all rounds, and the least processor time of the server, as a share of the plain server's.
 A busy machine disturbs rates more than processor time.
@@ -26,6 +27,7 @@ from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 __all__ = ["main"]
 
 _KEY = "key: benchmark-key-of-32-random-bytes, cipher: "
+_SPARK_READS = 3
 FORMS: dict[str, tuple[str, dict[str, object]]] = {
     "plain": ("", {}),
     "aes": (_KEY + "aes", {}),
@@ -64,8 +66,32 @@ def _loads(msgs: int, size: int) -> dict[str, Callable[[str], float]]:
     return {"publish, async": publish, "fetch": fetch, "bulk read (Spark's source), 5 times": bulk}
 
 
-def _create(url: str, fields: dict[str, object]) -> None:
-    config = {"name": "benchstream", "subjects": ["bench.at.rest"], **fields}
+def _spark_loads(msgs: int, size: int) -> dict[str, Callable[[str], float]]:
+    """One session for all; a stream is filled and read once before its reads are measured."""
+    from benchmarks.spark_cases import Bench
+    from benchmarks.spark_data import Dataset, fill_stream
+    from slipstream.spark import session
+
+    made = session("batch", heap="3g", config={"spark.log.level": "ERROR"})
+    data = Dataset("benchstream", msgs, size, Path(), Path())
+    filled: set[str] = set()
+
+    def read(url: str) -> float:
+        bench = Bench(made, url, Path())
+        if url not in filled:
+            filled.add(url)
+            fill_stream(url, data)
+            bench.source(data)
+        began = perf_counter()
+        for _ in range(_SPARK_READS):
+            bench.source(data)
+        return _SPARK_READS * msgs / (perf_counter() - began)
+
+    return {"fill and warm up": read, f"Spark's source, {_SPARK_READS} times": read}
+
+
+def _create(url: str, subject: str, fields: dict[str, object]) -> None:
+    config = {"name": "benchstream", "subjects": [subject], **fields}
     with slipstream.connect(url) as client:
         answer = json.loads(client.request("$JS.API.STREAM.CREATE.benchstream", json.dumps(config).encode()).data)
     assert "error" not in answer, answer
@@ -85,11 +111,12 @@ def _until_packed(root: Path, *, packs: bool) -> None:
 @click.option("--rounds", default=3)
 @click.option("--msgs", default=100_000)
 @click.option("--size", default=128)
+@click.option("--spark", default=0, help="Let Spark read a stream of so many messages; nothing else.")
 @click.option("--form", "forms", multiple=True, type=click.Choice(list(FORMS)), default=list(FORMS))
-def main(rounds: int, msgs: int, size: int, forms: tuple[str, ...]) -> None:
+def main(rounds: int, msgs: int, size: int, spark: int, forms: tuple[str, ...]) -> None:
     """Print a table."""
     binary = Path(sys.executable).parent / "slipstream-server"
-    loads = _loads(msgs, size)
+    loads, subject = (_spark_loads(spark, size), "benchstream.>") if spark else (_loads(msgs, size), "bench.at.rest")
     rates: dict[tuple[str, str], float] = {}
     times: dict[tuple[str, str], float] = {}
     for _ in range(rounds):
@@ -99,7 +126,7 @@ def main(rounds: int, msgs: int, size: int, forms: tuple[str, ...]) -> None:
                 config = Path(directory, "server.conf")
                 config.write_text(f'jetstream {{ store_dir: "{directory}/store", {encryption} }}\n')
                 with Server(binary, Path(directory), ("-c", str(config))) as server:
-                    _create(server.url, fields)
+                    _create(server.url, subject, fields)
                     for name, load in loads.items():
                         _until_packed(Path(directory), packs="compression" in fields)
                         before_ns, key = server.cpu_ns(), (name, form)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from slipstream.bulk import ConnectOptions, connect
 
-__all__ = ["Dataset", "make_dataset", "make_stream", "repeated"]
+__all__ = ["Dataset", "fill_stream", "make_dataset", "make_stream", "repeated"]
 
 SUBJECTS = 1_000
 _BATCH = 50_000
@@ -54,14 +54,21 @@ def make_dataset(url: str, directory: Path, messages: int, payload_bytes: int) -
     name = f"D{payload_bytes}"
     made = Dataset(name, messages, payload_bytes, directory / f"{name}.parquet", directory / f"{name}.records")
     make_stream(url, name, f"{name}.>")
+    fill_stream(url, made)
     with connect(ConnectOptions(url, timeout=60.0)) as client:
-        writer = client.stage(name, "fill")
-        items = _items(random.Random(1))
-        for begin in range(0, messages, _BATCH):
-            writer.write(_batch(name, begin, min(_BATCH, messages - begin), payload_bytes, items))
-        client.commit(name, "fill", batch_id=0, parts=[writer.close()])
         _write_twins(client, made)
     return made
+
+
+def fill_stream(url: str, data: Dataset) -> None:
+    """Store the messages of a dataset in its stream, which takes `<stream>.>`."""
+    with connect(ConnectOptions(url, timeout=60.0)) as client:
+        writer = client.stage(data.stream, "fill")
+        items = _items(random.Random(1))
+        for begin in range(0, data.messages, _BATCH):
+            count = min(_BATCH, data.messages - begin)
+            writer.write(_batch(data.stream, begin, count, data.payload_bytes, items))
+        client.commit(data.stream, "fill", batch_id=0, parts=[writer.close()])
 
 
 def repeated(url: str, data: Dataset, times: int) -> Dataset:

@@ -119,11 +119,18 @@ def _misled(client: object, script: Callable[..., None], both_of: Callable[..., 
     return noticed
 
 
-def trees(count: int) -> Figures:
+def trees_part(cases: range) -> Figures:
     """Random trees of operator mode."""
     from campaigns.trees import trees
 
-    return trees(count)
+    return trees(cases)
+
+
+def trees_control() -> Figures:
+    """Trees whose clients are mixed up."""
+    from campaigns.trees import control
+
+    return control()
 
 
 def consumer_model(steps: int) -> Figures:
@@ -302,6 +309,12 @@ _KILL_ENCRYPTED = store_runs.deaths(power=False, encrypted=True)
 _POWER_ENCRYPTED = store_runs.deaths(power=True, encrypted=True)
 _REPLICAS = ("src/slipstream/jetstream", "src/slipstream/kernels", "src/slipstream/replication", "raft")
 """What decides how replicas agree."""
+_VERDICTS = (
+    *(f"src/slipstream/{name}" for name in ("accounts", "auth", "kernels", "protocol", "routing", "subjects")),
+    *(f"tests/support/{name}.py" for name in ("random_trees", "shared_clients", "shared_trees")),
+    "tests/campaigns/trees.py",
+)
+"""What decides who is let in, and who gets a message."""
 
 
 CAMPAIGNS = {
@@ -380,8 +393,9 @@ CAMPAIGNS = {
         "Trees of operator mode",
         "Random trees of accounts, permissions, imports, activations and revocations: nats-server and ours let in"
         " the same clients, refuse them the same, and carry the same messages; a deny holds for the concrete subject.",
-        trees,
+        in_one(trees_part, trees_control),
         2_000,
+        Parts(trees_part, trees_control, _VERDICTS),
     ),
     "disk-errors": Campaign(
         "Errors of the disk at every call",

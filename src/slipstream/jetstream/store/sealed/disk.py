@@ -38,7 +38,8 @@ __all__ = ["FileKind", "SealedDisk", "bare_name", "file_kind"]
 
 _FILES_MAX: Final = 8192  # of which something is remembered
 _GAP_MAX: Final = 4096  # between stretches that are read in one go
-_RUN_MAX: Final = 1 << 20
+_RUN_MAX: Final = 1 << 18
+_SCRATCH_BYTES: Final = _RUN_MAX + 4096  # with the heads and seals around
 _BOXES: Final = frozenset(
     ("MANIFEST.0", "MANIFEST.1", "ACCOUNT", "SERVER.nk", "APPLIED", "PROMISE", "PROMISE.2"),
 )
@@ -66,6 +67,7 @@ class SealedDisk:
             else Seal(direct=False, converting=ring.is_converting)
         )
         self._lock = threading.Lock()
+        self._scratch = _Scratch()
         self._files: OrderedDict[str, FrameFile | None] = OrderedDict()  # None: it is plain, and may be
         self._writers: dict[str, PartWriter] = {}
         self._keys: OrderedDict[str, DataKey] = OrderedDict()  # of directories, for what is new in them
@@ -113,7 +115,7 @@ class SealedDisk:
                 last += 1
             group = places[first : last + 1]
             try:
-                read = file.read_into(group, room[done:], wait=wait)
+                read = file.read_into(group, room[done:], self._scratch.room, wait=wait)
             except (NotAtHand, OSError):
                 if wait:
                     raise
@@ -363,6 +365,13 @@ class SealedDisk:
             for path in paths:
                 self._files.pop(path, None)
                 self._writers.pop(path, None)
+
+
+class _Scratch(threading.local):
+    """Memory for sealed bytes on their way, of each thread its own."""
+
+    def __init__(self) -> None:
+        self.room = memoryview(bytearray(_SCRATCH_BYTES))
 
 
 class FileKind(Enum):

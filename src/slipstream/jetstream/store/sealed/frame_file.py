@@ -107,21 +107,27 @@ class FrameFile:
             want = found[0] if found is not None else (2 * asked if not done else 0)
         return b"".join(out)[offset - start : end - start]
 
-    def read_into(self, places: list[tuple[int, int]], room: memoryview, *, wait: bool) -> int:
+    def read_into(self, places: list[tuple[int, int]], room: memoryview, scratch: memoryview, *, wait: bool) -> int:
         """Fill `room` with stretches that are near each other; how many bytes that are. Whole frames are not copied.
+
+        Args:
+            places: offset and length of each.
+            room: for what is opened.
+            scratch: for what is sealed, if that fits; the same memory each time is in the processor's cache.
+            wait: for the device.
 
         Raises:
             NotAtHand: as `read`.
         """
         base = max(places[0][0] - FRAME_HEAD_BYTES, HEADER_BYTES)
-        fetch = self._fetch if wait else self._fetch_now
-        data = fetch(base, sum(places[-1]) + FRAME_ROOM - base)
-        view, done = memoryview(data), 0
+        size = sum(places[-1]) + FRAME_ROOM - base
+        sealed = scratch[:size] if size <= len(scratch) else memoryview(bytearray(size))
+        view, done = self._fetch_into(base, sealed, wait=wait), 0
         for offset, length in places:
             at = offset - FRAME_HEAD_BYTES - base
-            found = self.keys.frame_at(data, at) if at >= 0 else None
+            found = self.keys.frame_at(view, at) if at >= 0 else None
             end = at + length + FRAME_HEAD_BYTES + FRAME_ROOM
-            if found is not None and at + found[0] == end <= len(data) and base + at not in self._shown:
+            if found is not None and at + found[0] == end <= len(view) and base + at not in self._shown:
                 self.keys.open_into(view[at:end], found[1], room[done : done + length])
                 done += length
                 continue
@@ -137,10 +143,15 @@ class FrameFile:
 
     def _fetch_now(self, at: int, length: int) -> bytes | bytearray:
         room = bytearray(length)
-        done = self._disk.read_stretches(self._path, _PLACES.pack(at, length), memoryview(room), wait=False)
-        if done < length and (done == 0 or at + done < self.map.end):
-            raise NotAtHand
+        done = len(self._fetch_into(at, memoryview(room), wait=False))
         return room if done == length else room[:done]
+
+    def _fetch_into(self, at: int, room: memoryview, *, wait: bool) -> memoryview:
+        """Fill memory with sealed bytes; what of it was filled, which is all but at the end of the file."""
+        done = self._disk.read_stretches(self._path, _PLACES.pack(at, len(room)), room, wait=wait)
+        if not wait and done < len(room) and (done == 0 or at + done < self.map.end):
+            raise NotAtHand
+        return room[:done]
 
     def _explore(self, offset: int) -> None:
         """Find the frames up to an offset."""
@@ -285,7 +296,7 @@ class HiddenFile:
         self._disk = disk
         self._path = path
 
-    def read_into(self, places: list[tuple[int, int]], room: memoryview, *, wait: bool) -> int:
+    def read_into(self, places: list[tuple[int, int]], room: memoryview, _scratch: memoryview, *, wait: bool) -> int:
         """The same for several stretches."""
         done = 0
         for offset, length in places:

@@ -62,7 +62,7 @@ class FrameKeys:
             found = self._runs[run] = self._key.derive(b"frames", self._identity, run)
         return found
 
-    def frame_at(self, data: bytes | bytearray, at: int) -> tuple[int, int] | None:
+    def frame_at(self, data: bytes | bytearray | memoryview, at: int) -> tuple[int, int] | None:
         """Length and number of the frame whose head is there, if one is."""
         if data[at : at + 4] != self.magic or len(data) < at + FRAME_HEAD_BYTES:
             return None
