@@ -78,12 +78,13 @@ def apply(edits: list[tuple], fast: MessageIndex, plain: MessageIndexModel, segm
     st.lists(st.tuples(st.sampled_from([1, 1, 1, 2, 70, 5000]), SUBJECTS, LENGTHS, st.booleans()), max_size=30),
     st.sampled_from([1, 1, 20, 60]),
     st.lists(EDITS, max_size=20),
+    st.booleans(),
 )
 def test_messages_of_another_index_change_hands(
-    before: list[tuple], unit: list[tuple[int, bytes, int, bool]], repeated: int, after: list[tuple]
+    before: list[tuple], unit: list[tuple[int, bytes, int, bool]], repeated: int, after: list[tuple], sizes: bool
 ) -> None:
     """What a staged index gives to the stream's is what appending to it would have given."""
-    fast, plain = run(before, file_sizes=True)
+    fast, plain = run(before, file_sizes=sizes)
     staged = MessageIndex(9)
     staged.skip_to(fast.last_seq)
     segment = 1000
@@ -92,13 +93,13 @@ def test_messages_of_another_index_change_hands(
             segment += rolls
             seq = staged.last_seq + step
             staged.append(seq, subject, 64, length, segment)
-            plain.append(seq, subject, length - 2)
+            plain.append(seq, subject, length - (2 if sizes else 16))
     state = (fast.messages, fast.last_seq)
     fast.check()
     assert (fast.messages, fast.last_seq) == state
     fast.absorb(staged)
     fast.check()
-    apply(after, fast, plain, segment + 1, file_sizes=True)
+    apply(after, fast, plain, segment + 1, file_sizes=sizes)
     for name in ("first_seq", "last_seq", "messages", "size_bytes", "num_subjects"):
         assert getattr(fast, name) == getattr(plain, name), name
     for subject in {b"nothing", *(subject for _, subject, _, _ in unit)}:
@@ -106,6 +107,17 @@ def test_messages_of_another_index_change_hands(
         chosen = Selection()
         count = fast.select((subject,), 0, 1 << 62, 10**6, 1 << 60, chosen)
         assert [chosen.place(k)[0] for k in range(count)] == plain.passing((subject,), 0, 1 << 62)
+
+
+@given(st.lists(EDITS, max_size=40), st.lists(EDITS, max_size=10))
+def test_sizes_may_be_counted_as_in_memory_later(before: list[tuple], after: list[tuple]) -> None:
+    known, _ = run([*before, *after], file_sizes=False)
+    fast, plain = run(before, file_sizes=True)
+    for _ in range(2):  # the second time it changes nothing
+        fast.count_as_memory()
+        fast.check()
+    apply(after, fast, plain, 1000, file_sizes=False)
+    assert (fast.messages, fast.size_bytes) == (known.messages, known.size_bytes)
 
 
 def test_only_newer_messages_change_hands() -> None:

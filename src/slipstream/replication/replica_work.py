@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.packing import codec_of
 from slipstream.jetstream.config.stored import from_stored
 from slipstream.jetstream.guard import guarded
@@ -75,6 +76,8 @@ class ReplicaWork:
         self._window_ns = max(config.duplicate_window_ns, 0)
         codec = codec_of(config)
         self._store.compress(codec if is_known(codec) else Codec.NONE)
+        if config.storage is StorageType.MEMORY:
+            self._store.count_as_memory()
 
     def _since_ns(self) -> int:
         """Ids of messages from then on are in the duplicate window; a leader counts the same from its own clock."""

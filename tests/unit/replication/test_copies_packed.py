@@ -10,6 +10,7 @@ pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: 
 from slipstream.jetstream.config.enums import Compression, StorageType
 from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.packed.disk import PackedDisk
+from support.jetstream_world import World
 from support.replica_world import Cluster, Node
 
 
@@ -79,6 +80,37 @@ def test_a_stream_that_asks_for_memory_is_as_safe_as_any() -> None:
     assert cluster.call(leader, "STREAM.INFO.S")["config"]["storage"] == "memory"
     usage = cluster.call(leader, "INFO")
     assert usage["memory"] > 0 and usage["storage"] == 0
+
+
+def test_memory_with_copies_holds_as_many_messages_as_one_copy_does() -> None:
+    alone = World()
+    alone.create("S", subjects=["s.>"], storage="memory", max_bytes=4_000)
+    cluster = Cluster(seed=11, storage=StorageType.MEMORY, max_bytes=4_000)
+
+    def publish(n: int) -> None:
+        payload, id_ = b"x" * (n % 70), f"id-{n}" if n % 3 else ""
+        assert alone.publish("s.a", payload, **({"Nats_Msg_Id": id_} if id_ else {}))["seq"] == n
+        assert cluster.stored(payload, id_=id_)["seq"] == n
+
+    def check() -> None:
+        cluster.agree()
+        store = alone.account.streams["S"].store
+        expected = (store.messages, store.size_bytes)
+        found = [node.replica.store for node in cluster.up()]
+        assert [(copy.messages, copy.size_bytes) for copy in found if copy is not None] == [expected] * 3
+        assert store.first_seq > 1
+
+    for n in range(1, 101):
+        publish(n)
+    check()
+    cluster.kill(cluster.leader)
+    publish(101)  # whoever leads now counts as before
+    check()
+    for node in cluster.up():
+        cluster.kill(node, power=True)
+    check()  # and so do those who read all of it back
+    publish(102)
+    check()
 
 
 def test_compression_that_is_asked_for_later_begins_everywhere() -> None:

@@ -37,7 +37,9 @@ class StoreState:
         self.closed = False
 
     def replace_index(self, index: MessageIndex) -> None:
-        """Go on with what was read back: all of it is committed."""
+        """Go on with what was read back: all of it is committed. Sizes are counted as before."""
+        if not self.index.file_sizes:
+            index.count_as_memory()
         self.index = index
         self.assigned = Assigned(index)
         self.committed_seq = index.last_seq

@@ -23,7 +23,7 @@ from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
+from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from slipstream.jetstream.config.packing import codec_of
 from slipstream.jetstream.config.previewed import is_preview
 from slipstream.jetstream.config.stored import to_stored
@@ -82,6 +82,8 @@ class Stream:
         self.config = config  # checked; replaced as a whole by `update`
         self.created_ns = created_ns
         self.store = store
+        if config.storage is StorageType.MEMORY:
+            store.count_as_memory()
         self.interest: ConsumerInterest = NoConsumers()  # the consumer layer puts itself here
         self.upstream: Upstream = NoUpstream()  # a mirror or sources put themselves here
         self._ports = ports

@@ -6,7 +6,7 @@ from slipstream.kernels.index.runtable cimport Cursor, RunTable
 
 cdef class MessageTable(RunTable):
     cdef uint32_t recent         # the subject of the message added last, to be found again without its hash
-    cdef bint file_sizes
+    cdef readonly bint file_sizes
     cdef readonly uint64_t first_seq, last_seq, messages, size_bytes
 
     cdef uint64_t stated_size(self, uint32_t length) noexcept

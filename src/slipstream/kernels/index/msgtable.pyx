@@ -50,6 +50,21 @@ cdef class MessageTable(RunTable):
             return n - 16
         return n + 2 if length & LENGTH_HEADERS else n - 2
 
+    def count_as_memory(self):
+        """From now on message sizes are counted as nats-server's memory store does. O(messages), once."""
+        cdef Py_ssize_t i
+        cdef Run *r
+        cdef uint32_t pos
+        if not self.file_sizes:
+            return
+        self.file_sizes = False
+        self.size_bytes = 0
+        for i in range(self.n_runs):
+            r = self.runs[i]
+            for pos in range(r.n):
+                if r.sid[pos] != NO_SUBJECT:
+                    self.size_bytes += self.stated_size(r.len[pos])
+
     cdef int link(self, uint32_t sid, uint64_t seq) except -1:
         """Make `seq` the newest message of a subject."""
         cdef Subject *s = &self.subjects[sid]
@@ -101,6 +116,8 @@ cdef class MessageTable(RunTable):
         cdef Run *to
         if other is self or (other.n_runs and other.runs[0].first <= self.last_seq):
             raise ValueError("the messages are not newer")
+        if not self.file_sizes:
+            other.count_as_memory()  # staged before anybody knew
         self.make_room(other.num_subjects, other.arena_len - other.arena_dead)
         numbers = <uint32_t *>grown(NULL, (<size_t>other.n_subjects + 1) * 4)
         try:

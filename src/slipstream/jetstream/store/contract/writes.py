@@ -33,6 +33,13 @@ class StoreWrites(Protocol):
         """Size of a message by the formula behind `size_bytes`, from the lengths of its parts: for limit checks."""
         ...
 
+    def count_as_memory(self) -> None:
+        """Count sizes as nats-server's memory store does: a stream with copies that asks for memory is kept in files.
+
+        O(messages) the first time; nothing that was removed may wait for its commit.
+        """
+        ...
+
     def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0) -> None:
         """Store one message. `seq` must be above `last_seq`; sequences left out become gaps.
 

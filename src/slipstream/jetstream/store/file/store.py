@@ -286,7 +286,13 @@ class FileStore(IndexedReads):
 
     def message_bytes(self, subject: int, headers: int, payload: int) -> int:
         """See `Store.message_bytes`."""
+        if not self.state.index.file_sizes:
+            return subject + headers + payload + 16
         return 30 + subject + payload + (4 + headers if headers else 0)
+
+    def count_as_memory(self) -> None:
+        """See `Store.count_as_memory`."""
+        self.state.index.count_as_memory()
 
     # --- changing ---------------------------------------------------------------------------------------------------
 

@@ -100,6 +100,9 @@ class MemoryStore(IndexedReads):
         """See `Store.message_bytes`."""
         return subject + headers + payload + 16
 
+    def count_as_memory(self) -> None:
+        """See `Store.count_as_memory`: it never counted otherwise."""
+
     def expiries(self) -> Iterable[tuple[int, int]]:
         """See `Store.expiries`: nothing is there when a memory store begins."""
         return ()
