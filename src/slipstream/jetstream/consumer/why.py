@@ -198,16 +198,17 @@ def _of_keys(source: ByKey, now_ns: int) -> Iterator[Cause]:
     """An order by keys holds some of them back."""
     queues = source.queues
     if queues.busy_keys:
+        count = len(queues.waiting_seqs)
         text = (
-            f"{_messages(len(queues.waiting_seqs))} wait, of {queues.busy_keys:,} keys of which another message is in"
-            " flight (key-shared): the next of a key comes when that is acknowledged."
+            f"{_messages(count)} wait{'' if count != 1 else 's'}, of {_keys(queues.busy_keys)} of which another"
+            " message is in flight (key-shared): the next of a key comes when that is acknowledged."
         )
         yield Cause("key_in_flight", Kind.WAITING, text)
     until_ns = queues.next_ns()
-    if queues.late_keys:
-        text = (
-            f"{queues.late_keys:,} keys have had their share (rate): the first may go at {_moment(until_ns, now_ns)}."
-        )
+    if queues.late_keys and until_ns > now_ns:  # else the next pull request finds that out
+        had = "have had their" if queues.late_keys != 1 else "has had its"
+        moment = _moment(until_ns, now_ns)
+        text = f"{_keys(queues.late_keys)} {had} share (rate): the first may go at {moment}."
         yield Cause("key_rate", Kind.WAITING, text, until_ns)
     if source.is_full and (queues.busy_keys or queues.late_keys):
         text = f"{source.ordering.ahead:,} messages wait for their keys, and no more are looked at (ahead)."
@@ -238,6 +239,10 @@ def _nothing_left(consumer: Consumer) -> Cause:
 
 def _messages(count: int) -> str:
     return f"{count:,} message{'s' if count != 1 else ''}"
+
+
+def _keys(count: int) -> str:
+    return f"{count:,} key{'s' if count != 1 else ''}"
 
 
 def _are(count: int) -> str:

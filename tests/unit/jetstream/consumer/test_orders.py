@@ -239,7 +239,7 @@ def test_the_look_ahead_is_bounded_and_said() -> None:
     assert len(w.consumer().state.acks.ahead or ()) == 5
     causes = {cause["cause"]: cause["text"] for cause in w.api("CONSUMER.WHY.S.C")["causes"]}
     assert causes["look_ahead"].startswith("5 messages wait for their keys")
-    assert "5 messages wait, of 1 keys" in causes["key_in_flight"]
+    assert "5 messages wait, of 1 key " in causes["key_in_flight"]
     w.check()
     for _ in range(5):
         w.ack(first)
@@ -326,7 +326,7 @@ def test_the_rate_of_a_key() -> None:
     inbox = w.pull(10)
     assert inbox.seqs() == [1, 4]
     (cause,) = [each for each in w.api("CONSUMER.WHY.S.C")["causes"] if each["cause"] == "key_rate"]
-    assert cause["text"].startswith("1 keys have had their share (rate)")
+    assert cause["text"].startswith("1 key has had its share (rate)")
     w.fill(1, "s.c")
     assert inbox.seqs() == [5]  # others go on meanwhile
     w.ports.advance(SECOND_NS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.consumer import why as causes_of
 from slipstream.jetstream.store.values import Lost
 from support.consumer_world import SECOND_NS, ConsumerWorld
 
@@ -289,3 +292,41 @@ def test_offline() -> None:
     assert why(w, "OLD")["offline"]["text"] == "The consumer cannot run on this server: unsupported."
     w.account.offline["BROKEN"] = "input/output error"
     assert why(w, "C", "BROKEN")["offline"]["text"] == "The stream cannot run on this server: input/output error."
+
+
+def test_a_key_is_in_flight() -> None:
+    w = world(0, metadata={"slipstream.delivery": "key-shared"})
+    for key in "aab":
+        w.fill(1, f"s.{key}")
+    first, _ = w.pull(2).messages()
+    text = said(w, "key_in_flight", "waiting")
+    assert text.startswith("1 message waits, of 1 key of which another message is in flight (key-shared)")
+    w.ack(first)
+    assert "key_in_flight" not in why(w)
+
+
+def test_a_key_has_had_its_share() -> None:
+    w = world(0, metadata={"slipstream.delivery": "rate", "slipstream.delivery.rate": "1/m"})
+    w.fill(2, "s.a")
+    assert len(w.pull(2).messages()) == 1
+    assert said(w, "key_rate", "waiting").startswith("1 key has had its share (rate): the first may go at")
+    assert "until" in why(w)["key_rate"]
+    w.ports.advance(MINUTE_NS)
+    assert "key_rate" not in why(w)
+
+
+def test_no_more_is_looked_at() -> None:
+    w = world(0, metadata={"slipstream.delivery": "key-shared", "slipstream.delivery.ahead": "3"})
+    w.fill(5, "s.a")
+    (message,) = w.pull(2).messages()
+    assert said(w, "look_ahead", "stuck") == "3 messages wait for their keys, and no more are looked at (ahead)."
+    w.ack(message)
+    assert "look_ahead" not in why(w)
+
+
+def test_every_cause_is_in_these_tests() -> None:
+    source = Path(causes_of.__file__).read_text()
+    named = set(re.findall(r'Cause\(\s*"(\w+)"', source))
+    assert len(named) == source.count("Cause(") - source.count("class Cause(")
+    tested = set(re.findall(r'(?:said\(w, |why\(w, [^)]*\)\[)"(\w+)"', Path(__file__).read_text()))
+    assert named == tested
