@@ -60,7 +60,9 @@ def erase(
         raise LakeError(f"{table.place} is no table that messages can be erased in")
     if live is None:
         return {"stream_messages": 0, "table_messages": table.erase(subjects), "record": ""}
-    done = erase_job(None, subjects, stream=live, reach=reach, reason=reason, record=record).figures
+    done = erase_job(
+        None, subjects, stream=live, reach=reach, reason=reason, record=record, note=table.note_erased
+    ).figures
     return {
         "stream_messages": done["stream_messages"],
         "table_messages": table.erase(subjects),

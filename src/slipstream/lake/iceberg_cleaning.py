@@ -6,14 +6,17 @@ files anew, makes one snapshot more, whose manifests do not speak of the old fil
 
 from __future__ import annotations
 
+import json
 import time
+import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from slipstream.kernels.subjects.subject import matches
 from slipstream.spark.lake.base import LakeError
 
-__all__ = ["ORPHAN_SECONDS", "erase_rows", "forget_snapshots", "sweep_orphans"]
+__all__ = ["ORPHAN_SECONDS", "erase_rows", "forget_snapshots", "note_ranges", "read_ranges", "sweep_orphans"]
 
 ORPHAN_SECONDS: Final = 3600.0
 """A file that no snapshot names may be about to be committed for so long."""
@@ -79,6 +82,42 @@ def _subjects(table: Any, patterns: Sequence[str]) -> list[str]:
     for batch in table.scan(selected_fields=("subject",)).to_arrow_batch_reader():
         found.update(pc.unique(batch.column("subject")).to_pylist())
     return sorted(one for one in found if any(matches(pattern, one.encode()) for pattern in wanted))
+
+
+def read_ranges(table: Any, prefix: str) -> dict[str, list[list[int]]]:
+    """The ranges that properties of a table have, by their names; what is none of ours is left out."""
+    found: dict[str, list[list[int]]] = {}
+    for name, text in table.properties.items():
+        if name.startswith(prefix):
+            with suppress(ValueError, TypeError):
+                found[name] = [[int(low), int(high)] for low, high in json.loads(text)]
+    return found
+
+
+def note_ranges(table: Any, prefix: str, noted: Callable[[], list[list[int]]], upto: Callable[[], int]) -> None:
+    """Add a property with ranges to a table, and take away those that say nothing of what is behind `upto`.
+
+    Each note is a property of its own: two that are written at once are both there, for catalogues take the last word
+    on a property.
+
+    Raises:
+        LakeError: the table is changed all the time by somebody else.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+
+    name = f"{prefix}{uuid.uuid4().hex}"
+    for _ in range(_ATTEMPTS):
+        table.refresh()
+        over = [one for one, ranges in read_ranges(table, prefix).items() if all(high <= upto() for _, high in ranges)]
+        try:
+            with table.transaction() as transaction:
+                transaction.set_properties({name: json.dumps(noted())})
+                if over:
+                    transaction.remove_properties(*over)
+            return
+        except CommitFailedException:
+            continue
+    raise LakeError(f"{'.'.join(table.name())} is changed all the time by somebody else; try again later")
 
 
 def forget_snapshots(table: Any, snapshots: Sequence[Any]) -> int:

@@ -12,8 +12,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from slipstream.lake.iceberg_cleaning import ORPHAN_SECONDS, erase_rows, forget_snapshots, sweep_orphans
+from slipstream.lake.iceberg_cleaning import (
+    ORPHAN_SECONDS,
+    erase_rows,
+    forget_snapshots,
+    note_ranges,
+    read_ranges,
+    sweep_orphans,
+)
 from slipstream.spark.lake.base import LakeError, Wish
+from slipstream.spark.lake.erasures import covers, merged
 from slipstream.spark.lake.files import SCHEMA, filtered
 
 if TYPE_CHECKING:
@@ -25,6 +33,8 @@ PARTITIONS: Final = ("day", "hour", "subject")
 _UPTO: Final = "slipstream.upto"
 _IDENTITY: Final = "slipstream.identity"
 _STREAM: Final = "slipstream.stream"
+_ERASED: Final = "slipstream.erased."
+_ERASED_RANGES: Final = 10_000  # every version of the table's metadata has them
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "write.parquet.compression-codec": "zstd",
@@ -251,8 +261,22 @@ class IcebergStreamTable:
             if found.num_rows:
                 yield found
 
+    def note_erased(self, ranges: Sequence[Sequence[int]]) -> None:
+        """Note that sequences of the stream are about to be erased, for `is_explained`; both ends are inside.
+
+        Notes are properties of the table, so that they are wherever the catalogue is. What is written needs none, and
+        one that is too long keeps its beginning: that is where a writer goes on.
+
+        Raises:
+            LakeError: the table is changed all the time by somebody else.
+        """
+        note_ranges(
+            self._table, _ERASED, lambda: merged(ranges, self._position())[:_ERASED_RANGES], lambda: self._position()
+        )
+
     def is_explained(self, first: int, last: int) -> bool:
-        return False
+        noted = read_ranges(self._table, _ERASED).values()
+        return covers([one for ranges in noted for one in ranges], first, last)
 
     def _position(self) -> int:
         snapshot = self._table.current_snapshot()

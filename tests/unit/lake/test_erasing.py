@@ -103,6 +103,76 @@ def test_erased_messages_are_nowhere(streams: Streams, client: BulkClient, tmp_p
     assert (again["stream_messages"], again["table_messages"]) == (0, 0)
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_front_that_was_erased_is_no_gap(streams: Streams, client: BulkClient, tmp_path: Path, kind: str) -> None:
+    """What follows the table was erased before it was written: the writer goes on. Other removals stop it."""
+    name = f"F{kind}"
+    streams.create(name)
+    plan = TablePlan(str(tmp_path / "lake"), kind)
+    streams.publish([(f"{name}.ben.x", b"1"), (f"{name}.ben.x", b"2")])
+    turn(client, plan, name)
+    streams.purge(name)
+    streams.publish([(f"{name}.{SECRET}.x", b"3"), (f"{name}.{SECRET}.y", b"4"), (f"{name}.ben.x", b"5")])
+    for last in "yx":  # two erasures explain a gap together
+        table = plan.opener()(name, None)
+        record = str(tmp_path / "records")
+        done = erase(table, [f"{name}.{SECRET}.{last}"], stream=name, reach=client.options, record=record)
+        assert done["stream_messages"] == 1
+    assert streams.state(name)["first_seq"] == 5
+    assert plan.opener()(name, None).is_explained(3, 4)
+    turn(client, plan, name)
+    rows = [row for batch in plan.opener()(name, None).read(Wish(), None) for row in batch.to_pylist()]
+    assert [row["seq"] for row in rows] == [1, 2, 5]
+    streams.publish([(f"{name}.ben.x", b"6"), (f"{name}.{SECRET}.x", b"7"), (f"{name}.ben.x", b"8")])
+    streams.purge(name, seq=7)  # not an erasure
+    erase(plan.opener()(name, None), [f"{name}.{SECRET}.x"], stream=name, reach=client.options, record=record)
+    streams.purge(name, seq=8)
+    with pytest.raises(LakeError, match=r"messages 6 to 7 .* were removed before they were written"):
+        turn(client, plan, name)
+
+
+def test_a_note_of_an_erasure_is_as_short_as_can_be(
+    streams: Streams, client: BulkClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "NOTE"
+    streams.create(name)
+    streams.fill(name, 5)
+    plan = TablePlan(str(tmp_path / "lake"), "iceberg")
+    turn(client, plan, name)
+    table: Any = plan.opener()(name, None)
+
+    def noted() -> list[list[int]]:
+        known: Any = plan.opener()(name, None)
+        notes = [text for one, text in known._table.properties.items() if one.startswith("slipstream.erased.")]
+        return sorted(one for text in notes for one in json.loads(text))
+
+    table.note_erased([[1, 3], [5, 7], [9, 9], [20, 30]])
+    assert noted() == [[6, 7], [9, 9], [20, 30]]  # what is written needs none
+    table.note_erased([[8, 8], [10, 11], [12, 12]])
+    assert noted() == [[6, 7], [8, 8], [9, 9], [10, 12], [20, 30]]
+    assert table.is_explained(6, 12) and not table.is_explained(6, 13) and not table.is_explained(5, 9)
+
+    other: Any = plan.opener()(name, None)
+    usual, calls = table._table.transaction, []
+
+    def disturbed() -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            other.note_erased([[13, 13]])
+        return usual()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table._table, "transaction", disturbed)
+        table.note_erased([[14, 14]])
+    assert plan.opener()(name, None).is_explained(6, 14)  # neither note is lost
+
+    streams.fill(name, 20, 5)
+    turn(client, plan, name)
+    monkeypatch.setattr("slipstream.lake.iceberg_table._ERASED_RANGES", 2)
+    table.note_erased([[50, 50], [60, 60], [70, 70]])
+    assert noted() == [[6, 7], [9, 9], [20, 30], [50, 50], [60, 60]]  # the rest was written, or is too much
+
+
 def test_a_writer_that_read_before_brings_nothing_back(streams: Streams, client: BulkClient, tmp_path: Path) -> None:
     name = "LATE"
     streams.create(name)

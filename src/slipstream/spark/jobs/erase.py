@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -76,6 +76,7 @@ def erase(
     reach: Reach | None = None,
     reason: str = "",
     record: str | None = None,
+    note: Callable[[Sequence[Sequence[int]]], None] | None = None,
     say: Say = quiet,
 ) -> Report:
     """Erase all messages whose subject matches.
@@ -88,6 +89,7 @@ def erase(
         reach: the server.
         reason: kept in the record.
         record: directory to keep the record in; by default `_erasures` in the archive, else `erasures` here.
+        note: gets the ranges of sequences that are about to be deleted from the stream; by default the archive does.
         say: gets a line now and then.
 
     Raises:
@@ -108,7 +110,9 @@ def erase(
     }
     records = record or (joined(location, RECORDS) if location else _RECORDS_HERE)
     intent = _intend(place_at(records), about)
-    live = _erase_in_stream(reach, stream, subjects, location, say) if stream else []
+    if note is None and location:
+        note = partial(note_erased, location)
+    live = _erase_in_stream(reach, stream, subjects, note, say) if stream else []
     hit: dict[str, _Rewritten] = {}
     vacuumed = Vacuumed(0, 0)
     if lake is not None:
@@ -138,13 +142,19 @@ def erase(
     return report.finish()
 
 
-def _erase_in_stream(reach: Reach, stream: str, subjects: Sequence[str], location: str | None, say: Say) -> list[int]:
+def _erase_in_stream(
+    reach: Reach,
+    stream: str,
+    subjects: Sequence[str],
+    note: Callable[[Sequence[Sequence[int]]], None] | None,
+    say: Say,
+) -> list[int]:
     facts = stream_facts(reach, stream)
     sequences: list[int] = []
     for piece in plan_stream(reach, facts, facts.first, facts.last, subjects=subjects):
         sequences += again(reach, partial(_sequences, piece))
-    if location and sequences:
-        note_erased(location, _ranges(sequences))
+    if note is not None and sequences:
+        note(_ranges(sequences))
     delete_messages(reach, stream, sequences, say)
     return sequences
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from slipstream.spark.lake.places import place_at
 
-__all__ = ["RECORDS", "is_erased", "note_erased"]
+__all__ = ["RECORDS", "covers", "is_erased", "merged", "note_erased"]
 
 RECORDS: Final = "_erasures"
 _ENDING: Final = ".sequences.json"
@@ -35,8 +35,26 @@ def is_erased(location: str, first: int, last: int) -> bool:
         if entry.name.endswith(_ENDING) and not entry.name.startswith("."):
             with suppress(FileNotFoundError, ValueError):
                 ranges += json.loads(place.read(f"{RECORDS}/{entry.name}"))
-    for low, high in sorted(ranges):
+    return covers(ranges, first, last)
+
+
+def covers(ranges: Iterable[Sequence[int]], first: int, last: int) -> bool:
+    """Whether ranges, both ends inside, leave nothing out from `first` to `last`."""
+    for low, high in sorted((one[0], one[1]) for one in ranges):
         if low > first:
             break
         first = max(first, high + 1)
     return first > last
+
+
+def merged(ranges: Iterable[Sequence[int]], after: int) -> list[list[int]]:
+    """What ranges say of sequences behind `after`, in as few ranges as can be, in their order."""
+    found: list[list[int]] = []
+    for low, high in sorted((one[0], one[1]) for one in ranges):
+        if high <= after:
+            continue
+        if found and low <= found[-1][1] + 1:
+            found[-1][1] = max(found[-1][1], high)
+        else:
+            found.append([max(low, after + 1), high])
+    return found
