@@ -1,4 +1,4 @@
-"""kill -9 before each call that changes a file or sends something, of a lake writer and of its catalogue.
+"""kill -9 before each call that changes a file or sends something, of a lake writer, its catalogue and its server.
 
 Whatever dies, the table has each message once when somebody goes on.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.bulk import ConnectOptions
+from slipstream.bulk import BulkError, ConnectOptions
 from slipstream.lake.opening import TablePlan
 from slipstream.lake.service import LakeService
 from slipstream.lake.writing import WriteSettings
@@ -23,6 +23,7 @@ from slipstream.spark.lake import LakeError, Wish
 from slipstream.testing import ServerThread
 from support.kill_steps import HAS_COMPILER, KillSteps
 from support.ports import free_port
+from support.server_process import ServerProcess
 from support.spark_streams import Streams
 
 STEPPER, CATALOGUE = (Path(__file__).with_name(f"{name}_stepper.py") for name in ("lake", "catalogue"))
@@ -107,6 +108,64 @@ def test_a_writer_dies_before_each_step(streams: Streams, tmp_path: Path, kind: 
     finally:
         stepper.close()
     assert step > 3 * STRIDE
+
+
+def test_a_writer_that_can_die_between_messages_and_position_is_found_out(streams: Streams, tmp_path: Path) -> None:
+    """The control: such a writer adds messages twice, and these tests see it."""
+    plan = TablePlan(str(tmp_path / "lake"), "delta")
+    stepper = Stepper(KillSteps(tmp_path), streams.url, plan.location, "delta-in-two")
+    try:
+        for step in range(1, 200):
+            name = f"S{step}"
+            streams.create(name)
+            streams.fill(name, 20)
+            assert not stepper.turn(name, step), "it never died between the two"
+            assert stepper.turn(name, 0)
+            if rows_of(plan, name) != streams.rows(name, *EVERYTHING):
+                break
+            streams.delete(name)
+    except LakeError as error:  # the reader sees it, too
+        assert "repeats sequences" in str(error)
+    finally:
+        stepper.close()
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "every"])
+def test_the_server_dies_before_each_step(tmp_path: Path, kind: str, every: bool) -> None:
+    """In the middle of what a writer asks of it: what it holds, what it plans, what it reads."""
+    name, kills = "ORDERS", KillSteps(tmp_path)
+    plan = TablePlan(str(tmp_path / "lake"), kind)
+    (tmp_path / "run").mkdir()
+    config = f'jetstream {{ store_dir: "{tmp_path}/store" }}\n'
+    server = ServerProcess(Path(sys.executable).parent / "slipstream-server", tmp_path / "run", config=config)
+    server.environment = kills.environment
+    settings = WriteSettings(file_bytes=2500, compact_files=4, keep_seconds=0.0)
+    filled, step, is_done = 0, 1, False
+    with server:
+        streams = Streams(server.url)
+        streams.create(name)
+        # One writer for all of it: it finds the server gone again and again.
+        with LakeService(ConnectOptions(server.url), plan.opener(), [name], settings) as service:
+            while not is_done:
+                streams.fill(name, 90, filled)
+                filled += 90
+                kills.arm(server.pid, step, torn=step % 2 == 0)
+                try:
+                    report = service.turn()
+                    is_done = kills.steps < step and not report.failures
+                except BulkError:
+                    assert kills.steps >= step
+                kills.arm(0, 0)
+                if not is_done:
+                    server.restart()
+                report = service.turn()
+                assert not report.failures and not report.streams[0].lag
+                there = streams.rows(name, *EVERYTHING)
+                assert len(there) == filled
+                assert rows_of(plan, name) == there
+                step += 1 if every else STRIDE
+    assert step > STRIDE
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "every"])

@@ -56,6 +56,7 @@ class ServerProcess:
         self.config_path = directory / "server.conf"
         self.flags = list(flags)
         self.start_timeout_s = START_TIMEOUT_S
+        self.environment: dict[str, str] = {}  # besides ours
         self.port = 0
         self.monitor_port = 0
         self.websocket_port = 0
@@ -108,7 +109,7 @@ class ServerProcess:
         self._process = subprocess.Popen(
             [str(self.binary), *self._arguments()],
             cwd=self.directory,
-            env={SLOW_EVENT_VARIABLE: SLOW_EVENT_MS, **os.environ},
+            env={SLOW_EVENT_VARIABLE: SLOW_EVENT_MS, **os.environ, **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

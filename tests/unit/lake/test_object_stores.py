@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from slipstream.bulk import BulkClient, ConnectOptions, connect
-from slipstream.lake.delta_table import open_delta
+from slipstream.lake.delta_table import DeltaStreamTable, open_delta
 from slipstream.lake.iceberg_table import IcebergCatalogue
+from slipstream.lake.opening import TablePlan
 from slipstream.lake.replaying import replay
 from slipstream.lake.service import LakeService
 from slipstream.lake.tables import OpenTable
 from slipstream.lake.writing import StreamWriter, WriteSettings
 from slipstream.spark.lake import LakeError, Wish, open_lake
 from slipstream.spark.lake.places import Place, joined, place_at, split_path
+from slipstream.spark.lake.work import LEASE_SECONDS, working
 from slipstream.testing import ServerThread
 from support.faulty_s3 import BUCKET, FaultyS3
 from support.spark_streams import Streams
@@ -233,6 +236,61 @@ def test_a_stream_becomes_a_table_behind_a_store_that_fails(
     assert replay(client, open_table(name, None), again, Wish()).messages == 60 * rounds
     content = ("subject", "hdr_raw", "payload")
     assert streams.rows(again, *content) == [{key: row[key] for key in content} for row in expected]
+
+
+def test_leases_in_a_store_run_out(streams: Streams, client: BulkClient, s3: FaultyS3, name: str) -> None:
+    """By the store's own times: files of a writer that renews its lease no more are swept, and it cannot commit."""
+    location = f"s3://{BUCKET}/leased"
+    streams.create(name)
+    streams.fill(name, 20)
+    writer = StreamWriter(name, lambda stream, identity: open_delta(location, stream, identity), WriteSettings())
+    writer.turn(client)
+    writer.release(client)
+    lake = open_lake(joined(location, name))
+    with working(lake, "dead") as dead, working(open_lake(joined(location, name)), "alive") as alive:
+        left = [f"leased/{name}/part-{work.job}-{'0' * 32}.parquet" for work in (dead, alive)]
+        for path in left:
+            lake.place.write(split_path(path)[1], b"x")
+            s3.objects[path].modified -= 7200  # older than any file that is about to be committed
+        s3.objects[f"leased/{name}/_work/{dead.job}"].modified -= LEASE_SECONDS + 1
+        alive.renew()
+        table = open_delta(location, name, None)
+        assert table.expire(3600.0) == 1
+        assert [path in s3.objects for path in left] == [False, True]
+        with pytest.raises(LakeError, match="did nothing for more than 600 s"):
+            dead.commit(lake.facts, operation="append")
+        dead.renew()
+        assert f"leased/{name}/_work/{dead.job}" not in s3.objects  # whoever breaks a lease has the last word
+        alive.lake.reload()
+        alive.commit(alive.lake.facts, operation="append")
+    assert table.position() == 20
+
+
+def test_old_versions_are_looked_for_now_and_then(
+    streams: Streams, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    streams.create(name)
+    streams.fill(name, 5)
+    looked: list[str] = []
+    expired = DeltaStreamTable.expire
+
+    def expire(table: DeltaStreamTable, keep_seconds: float) -> int:
+        looked.append(table.place)
+        if len(looked) == 2:
+            raise LakeError("the store is away")
+        return expired(table, keep_seconds)
+
+    monkeypatch.setattr(DeltaStreamTable, "expire", expire)
+    now = [1_000.0]
+    monkeypatch.setattr("slipstream.lake.service.time", SimpleNamespace(monotonic=lambda: now[0]))
+    plan = TablePlan(str(tmp_path / "lake"), "delta")
+    with LakeService(ConnectOptions(streams.url), plan.opener(), [name], WriteSettings()) as service:
+        for now[0], count in ((1_001.0, 0), (1_599.9, 0), (1_600.0, 1), (2_199.0, 1)):
+            assert not service.turn().failures
+            assert len(looked) == count
+        now[0] = 2_200.0
+        assert service.turn().failures == {name: "old versions stay: the store is away"}
+        assert not service.turn().failures  # and the time after is not now
 
 
 def test_a_file_that_is_gone_is_removed(s3: FaultyS3, tmp_path: Path, name: str) -> None:
