@@ -17,15 +17,24 @@ import socket
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 from slipstream.client.wire import WireClient
 
-__all__ = ["main"]
+__all__ = ["Measured", "cpu_s", "main", "measure"]
 
 _WARM_UP_S = 1.0
 _CONFIG = 'port: -1\nhost: "127.0.0.1"\nhttp_api {{ port: -1 }}\njetstream {{ store_dir: "{directory}" }}\n'
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came out."""
+
+    rate: float  # requests a second
+    server_us: float  # of the server's processor, for each
 
 
 def main() -> int:
@@ -37,6 +46,15 @@ def main() -> int:
     parser.add_argument("--payload", type=int, default=128)
     parser.add_argument("--ack", action="store_true")
     options = parser.parse_args()
+    found = measure(options.connections, options.seconds, options.subjects, options.payload, ack=options.ack)
+    print(f"{found.rate:,.0f} requests/s, {found.server_us:.1f} µs of the server's processor each")
+    return 0
+
+
+def measure(
+    connections: int = 64, seconds: float = 5.0, subjects: int = 1, payload: int = 128, *, ack: bool = False
+) -> Measured:
+    """Start a server and publish."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "http.conf"
         path.write_text(_CONFIG.format(directory=directory))
@@ -44,16 +62,16 @@ def main() -> int:
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
             try:
                 ports = _ports(server)
-                if options.ack:
+                if ack:
                     _make_stream(ports["nats"])
-                _load(ports["http"], options, _WARM_UP_S)
-                before_s = _cpu_s(server.pid)
-                count, took_s = _load(ports["http"], options, options.seconds)
-                cpu_s = _cpu_s(server.pid) - before_s
+                load = _Load(ports["http"], connections, subjects, payload, ack)
+                load.run(_WARM_UP_S)
+                before_s = cpu_s(server.pid)
+                count, took_s = load.run(seconds)
+                used_s = cpu_s(server.pid) - before_s
             finally:
                 server.kill()
-    print(f"{count / took_s:,.0f} requests/s, {cpu_s / count * 1e6:.1f} µs of the server's processor each")
-    return 0
+    return Measured(count / took_s, used_s / count * 1e6)
 
 
 def _ports(server: subprocess.Popen[str]) -> dict[str, int]:
@@ -76,43 +94,55 @@ def _make_stream(port: int) -> None:
         assert b"error" not in answer.payload, answer.payload
 
 
-def _load(port: int, options: argparse.Namespace, seconds: float) -> tuple[int, float]:
-    """Requests answered, and the seconds they took."""
-    body = b"x" * options.payload
-    query = b"?ack=true" if options.ack else b""
-    headers = (
-        b"Host: 127.0.0.1:%d\r\nUser-Agent: bench/1.0\r\nAccept: */*\r\nContent-Type: application/octet-stream\r\n"
-        b"Content-Length: %d\r\n\r\n" % (port, len(body))
-    )
-    requests = [
-        b"POST /v1/publish/bench.s%d%b HTTP/1.1\r\n%b%b" % (number, query, headers, body)
-        for number in range(options.subjects)
-    ]
-    poll = select.epoll()
-    sockets: dict[int, socket.socket] = {}
-    for _ in range(options.connections):
-        one = socket.create_connection(("127.0.0.1", port))
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sockets[one.fileno()] = one
-        poll.register(one.fileno(), select.EPOLLIN)
-        one.send(requests[0])
-    began, count = perf_counter(), 0
-    end = began + seconds
-    while perf_counter() < end:
-        for number, _ in poll.poll(1):
-            answer = sockets[number].recv(4096)
-            if not answer.startswith(b"HTTP/1.1 20"):
-                raise RuntimeError(f"refused: {answer[:200]!r}")
-            count += 1
-            sockets[number].send(requests[count % len(requests)])
-    took_s = perf_counter() - began
-    for one in sockets.values():
-        one.close()
-    poll.close()
-    return count, took_s
+@dataclass(frozen=True)
+class _Load:
+    port: int
+    connections: int
+    subjects: int
+    payload: int
+    ack: bool
+
+    def run(self, seconds: float) -> tuple[int, float]:
+        """Requests answered, and the seconds they took."""
+        requests = self._requests()
+        poll = select.epoll()
+        sockets: dict[int, socket.socket] = {}
+        for _ in range(self.connections):
+            one = socket.create_connection(("127.0.0.1", self.port))
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sockets[one.fileno()] = one
+            poll.register(one.fileno(), select.EPOLLIN)
+            one.send(requests[0])
+        began, count = perf_counter(), 0
+        end = began + seconds
+        while perf_counter() < end:
+            for number, _ in poll.poll(1):
+                answer = sockets[number].recv(4096)
+                if not answer.startswith(b"HTTP/1.1 20"):
+                    raise RuntimeError(f"refused: {answer[:200]!r}")
+                count += 1
+                sockets[number].send(requests[count % len(requests)])
+        took_s = perf_counter() - began
+        for one in sockets.values():
+            one.close()
+        poll.close()
+        return count, took_s
+
+    def _requests(self) -> list[bytes]:
+        body = b"x" * self.payload
+        query = b"?ack=true" if self.ack else b""
+        headers = (
+            b"Host: 127.0.0.1:%d\r\nUser-Agent: bench/1.0\r\nAccept: */*\r\nContent-Type: application/octet-stream\r\n"
+            b"Content-Length: %d\r\n\r\n" % (self.port, len(body))
+        )
+        return [
+            b"POST /v1/publish/bench.s%d%b HTTP/1.1\r\n%b%b" % (number, query, headers, body)
+            for number in range(self.subjects)
+        ]
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
