@@ -6,7 +6,6 @@ from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.stream.copies.mirror import Mirror
 from slipstream.jetstream.stream.copies.source_feed import SourceFeed
 from slipstream.jetstream.stream.copies.sources import Sources
-from slipstream.jetstream.stream.copies.upstream import NoUpstream
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["Copies"]
@@ -61,7 +60,8 @@ class Copies:
             upstream = Sources(stream, ports, account=account.name, domain=domain)
         else:
             return
-        self._upstreams[stream.name] = stream.upstream = upstream
+        self._upstreams[stream.name] = upstream
+        stream.copy_from(upstream)
         upstream.open()
 
     def _updated(self, stream: Stream) -> None:
@@ -75,7 +75,7 @@ class Copies:
         if upstream is not None:
             upstream.stop(deleted=True)
             del self._upstreams[stream.name]
-            stream.upstream = NoUpstream()
+            stream.copy_from(None)
         self._attach(stream)
 
     def _stopped(self, stream: Stream) -> None:

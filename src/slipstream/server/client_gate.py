@@ -121,7 +121,7 @@ class GatedClientProtocol(TlsClientProtocol):
             self._expect_proxy()
         elif fallback_ns:
             self._step = _Step.FIRST_BYTE
-            self.set_step_timer(fallback_ns, self._on_no_first_byte)
+            self.steps.start(fallback_ns, self._on_no_first_byte)
         else:
             self._expect_proxy()
 
@@ -152,21 +152,21 @@ class GatedClientProtocol(TlsClientProtocol):
             self._expect_tls()
             return
         self._step = _Step.PROXY
-        self.set_step_timer(PROXY_HEADER_TIMEOUT_NS, self._on_proxy_timeout)
+        self.steps.start(PROXY_HEADER_TIMEOUT_NS, self._on_proxy_timeout)
 
     def _expect_tls(self) -> None:
         """What comes after the PROXY header, if there was one."""
-        self.cancel_step_timer()
+        self.steps.cancel()
         if self._context is None:
             self._become_plain()
         elif self._gate.allow_plain and not self._tls_first:
             self._step = _Step.SNIFF
-            self.set_step_timer(self._context.options.timeout_ns, self._become_plain)
+            self.steps.start(self._context.options.timeout_ns, self._become_plain)
         else:
             self._start_tls(b"")
 
     def _become_plain(self) -> None:
-        self.cancel_step_timer()
+        self.steps.cancel()
         self._step = _Step.PLAIN
         self.start_timers()
 
@@ -177,13 +177,13 @@ class GatedClientProtocol(TlsClientProtocol):
             return
         self._step = _Step.TLS
         self._log("DBG", "Starting TLS client connection handshake")
-        self.set_step_timer(self._context.options.timeout_ns, self._on_handshake_timeout)
+        self.steps.start(self._context.options.timeout_ns, self._on_handshake_timeout)
         self.begin_tls(self._context, early)
 
     def _on_early_bytes(self, data: bytes) -> None:
         """Give bytes to the steps in their order until one wants to keep them or none are left."""
         if self._step is _Step.FIRST_BYTE:
-            self.cancel_step_timer()
+            self.steps.cancel()
             self._expect_proxy()
         if self._proxy is not None and not self._proxy.done:
             try:
@@ -203,7 +203,7 @@ class GatedClientProtocol(TlsClientProtocol):
         """The first bytes of the client itself."""
         if self._step is _Step.SNIFF:
             if data[0] == TLS_RECORD_HANDSHAKE:
-                self.cancel_step_timer()
+                self.steps.cancel()
                 self._start_tls(data)
                 return
             self._become_plain()

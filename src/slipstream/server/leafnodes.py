@@ -183,7 +183,7 @@ class LeafnodeServer:
     def called_out(self, link: LeafLink) -> None:
         """An auth callout decides, in a time of its own."""
         if isinstance(link.end.edge, LinkProtocol):
-            link.end.edge.cancel_step_timer()
+            link.end.edge.steps.cancel()
 
     def ready(self, link: LeafLink) -> None:
         """The handshake is over: ask from now on whether the peer lives."""

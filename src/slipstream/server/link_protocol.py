@@ -26,6 +26,7 @@ from slipstream.server.limits import EARLY_FLUSH_BYTES
 from slipstream.server.link_coding import LinkCoding
 from slipstream.server.link_tls import LinkTls
 from slipstream.server.read_pace import ReadPace
+from slipstream.server.step_timer import StepTimer
 from slipstream.server.tls_layer import TlsLayer
 from slipstream.units import MIB, SECOND_NS
 
@@ -103,7 +104,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self.end: LinkEnd = cast("LinkEnd", None)
         self._pressure = BackPressure(self._turns, self)
         self._ended = False  # finished or lost
-        self._timer: asyncio.TimerHandle | None = None  # of the present step of the handshake first, PING later
+        self.steps = StepTimer(self._turns)  # of the handshake first, PING later
         self._tls = None if accepted is None or accepted.tls is None else LinkTls(self, accepted.tls)
         self._coding: LinkCoding | None = None if accepted is None else accepted.coding
         self._decoded_bytes = 0  # in this turn
@@ -255,7 +256,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
             silent()
 
         self._on_first_bytes = came
-        self.set_step_timer(delay_ns, over)
+        self.steps.start(delay_ns, over)
 
     def read_on(self) -> None:
         """This has the socket of somebody else now: read what that had decrypted already."""
@@ -425,26 +426,14 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     # --- timers -----------------------------------------------------------------------------------------------------
 
-    def set_step_timer(self, delay_ns: int, callback: Callable[[], object]) -> None:
-        """Do something unless the present step of the handshake ends before; replaces the timer of the step before."""
-        self.cancel_step_timer()
-        self._timer = self._turns.call_later(delay_ns, callback)
-
-    def cancel_step_timer(self) -> None:
-        """The present step ended in time."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def start_pings(self) -> None:
         """The handshake is over: ask from now on whether the peer lives, first soon, for the round trip time."""
         interval = min(self._timing.ping_interval_ns, FIRST_PING_MAX_NS)
         interval += int(interval * self._server.hub.rng.random() * 0.2)
-        self.set_step_timer(interval, self._on_ping_timer)
+        self.steps.start(interval, self._on_ping_timer)
 
     def _on_ping_timer(self) -> None:
         end, timing = self.end, self._timing
-        self._timer = None
         if end.state is State.CLOSED:
             return
         if end.keepalive.unanswered + 1 > timing.ping_max:
@@ -452,8 +441,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
             end.close(CloseReason.STALE_CONNECTION, texts.STALE_CONNECTION)
             return
         end.keepalive.ask()
-        self._timer = self._turns.call_later(timing.ping_interval_ns, self._on_ping_timer)
+        self.steps.start(timing.ping_interval_ns, self._on_ping_timer)
 
     def _cancel_timers(self) -> None:
-        self.cancel_step_timer()
+        self.steps.cancel()
         self._pressure.cancel()

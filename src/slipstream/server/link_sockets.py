@@ -75,7 +75,7 @@ class LinkSockets(Generic[KindOfLink]):
                 too_slow()
 
         if isinstance(end.edge, LinkProtocol):
-            end.edge.set_step_timer(delay_ns, over)
+            end.edge.steps.start(delay_ns, over)
 
     def close(self, end: LinkEnd, reason: CloseReason) -> None:
         """Close the socket of a link that ended; who did not read gets no last words."""

@@ -15,6 +15,7 @@ from slipstream.server.tls_layer import TlsFacts, TlsFailed, TlsLayer
 
 if TYPE_CHECKING:
     from slipstream.links.end import LinkEnd
+    from slipstream.server.step_timer import StepTimer
 
 __all__ = ["LinkTls"]
 
@@ -28,8 +29,8 @@ class SecuredSocket(Protocol):
     def end(self) -> LinkEnd: ...
     @property
     def has_ended(self) -> bool: ...
-    def set_step_timer(self, delay_ns: int, callback: Callable[[], object]) -> None: ...
-    def cancel_step_timer(self) -> None: ...
+    @property
+    def steps(self) -> StepTimer: ...
 
     def take_plain(self) -> None:
         """Read what is decrypted."""
@@ -72,7 +73,7 @@ class LinkTls:
             early: bytes that came already.
         """
         self._socket.end.log("DBG", f"Starting TLS {'client' if speaks_first else 'server'} handshake")
-        self._socket.set_step_timer(timeout_ns, self._too_slow)
+        self._socket.steps.start(timeout_ns, self._too_slow)
         if speaks_first:
             self._shake_hands()
         if early:
@@ -106,7 +107,7 @@ class LinkTls:
         socket.transport.write(layer.data_to_send())
         if not done:
             return False
-        socket.cancel_step_timer()
+        socket.steps.cancel()
         facts = layer.facts()
         socket.end.log("DBG", "TLS handshake complete")
         socket.end.log("DBG", f"TLS version {facts.version}, cipher suite {facts.cipher_suite}")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
+    from slipstream.server.watchdog import Watchdog
+
 __all__ = ["main"]
 
 # Freed memory the process keeps for the next burst instead of returning it page by page.
@@ -40,12 +42,12 @@ def main(arguments: list[str] | None = None) -> int:
     _allow_descriptors()
     _collect_garbage_less()
     try:
-        loop = _event_loop()
+        loop, watchdog = _event_loop()
     except ValueError as error:
         sys.stderr.write(f"slipstream-server: {error}\n")
         return 1
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        return runner.run(Process(outcome).run())
+        return runner.run(Process(outcome, watchdog).run())
 
 
 def _collect_garbage_less() -> None:
@@ -55,17 +57,20 @@ def _collect_garbage_less() -> None:
     gc.set_threshold(_NEW_OBJECTS_BEFORE_LOOK, 20, 20)
 
 
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """The loop to run on; one that warns of slow events, if that was asked for."""
+def _event_loop() -> tuple[asyncio.AbstractEventLoop, Watchdog | None]:
+    """The loop to run on, and what finds slow events on it, if that was asked for."""
     from slipstream.server.runner import new_event_loop
 
     limit = os.environ.get("SLIPSTREAM_SLOW_EVENT_MS", "")
     if not limit:
-        return new_event_loop()
-    from slipstream.server.watchdog import limit_ns_of, watched_event_loop
+        return new_event_loop(), None
+    from slipstream.server.watchdog import Watchdog, limit_ns_of, watched_event_loop
 
     limit_ns = limit_ns_of(limit)
-    return watched_event_loop(limit_ns) if limit_ns else new_event_loop()
+    if not limit_ns:
+        return new_event_loop(), None
+    watchdog = Watchdog(limit_ns)
+    return watched_event_loop(watchdog), watchdog
 
 
 def _allow_descriptors() -> None:

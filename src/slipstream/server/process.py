@@ -22,16 +22,23 @@ from slipstream.server.server import Server
 
 if TYPE_CHECKING:
     from slipstream.config.options import Options
+    from slipstream.server.watchdog import Watchdog
 
 __all__ = ["Process"]
 
 
 class Process:
-    """Runs one server from a command line."""
+    """Runs one server from a command line.
 
-    def __init__(self, configured: Configured) -> None:
+    Args:
+        configured: what the command line and the configuration say.
+        watchdog: finds slow events on the loop; None: nobody looks for them.
+    """
+
+    def __init__(self, configured: Configured, watchdog: Watchdog | None = None) -> None:
         self._flags = configured.flags
         self._options = configured.options
+        self._watchdog = watchdog
         self._server: Server | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._stop_asked = False  # perhaps while the server was still starting
@@ -63,18 +70,15 @@ class Process:
         return 0
 
     def _watch(self, server: Server) -> None:
-        """Warn of events that hold up everybody, if the loop measures them; the start and the end do, and may."""
-        watchdog = getattr(asyncio.get_running_loop(), "watchdog", None)
-        if watchdog is not None:
+        """Warn of events that hold up everybody, if that was asked for; the start and the end do, and may."""
 
-            def warn(text: str) -> None:
-                if server.running:
-                    server.log("WRN", text)
+        def warn(text: str) -> None:
+            if server.running:
+                server.log("WRN", text)
 
-            def begin() -> None:
-                watchdog.on_slow = warn
-
-            asyncio.get_running_loop().call_soon(begin)  # the start itself is an event, and ends only now
+        if self._watchdog is not None:
+            # Later: the start itself is an event, and ends only now.
+            asyncio.get_running_loop().call_soon(self._watchdog.begin, warn)
 
     def _listen_for_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -9,14 +9,13 @@ long ends the connection without a word, as in nats-server: its `-ERR` never lea
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.listener import ClientProtocol
+from slipstream.server.step_timer import StepTimer
 from slipstream.server.tls_layer import TlsFacts, TlsFailed, TlsLayer
 from slipstream.units import SECOND_NS
 
@@ -83,7 +82,7 @@ class TlsClientProtocol(ClientProtocol, ABC):
         super().__init__(server)
         self._tls: TlsLayer | None = None
         self._ended = False  # finished or lost
-        self._step_timer: asyncio.TimerHandle | None = None  # of whatever comes before the NATS protocol
+        self.steps = StepTimer(server.turns)  # of whatever comes before the NATS protocol
 
     # --- for subclasses -----------------------------------------------------------------------------------------
 
@@ -125,17 +124,6 @@ class TlsClientProtocol(ClientProtocol, ABC):
         """Whether only the handshake may use the wire."""
         return self._tls is not None and not self._tls.is_open
 
-    def set_step_timer(self, delay_ns: int, callback: Callable[[], object]) -> None:
-        """Do something unless the present step ends before; replaces the timer of the step before."""
-        self.cancel_step_timer()
-        self._step_timer = self._server.turns.call_later(delay_ns, callback)
-
-    def cancel_step_timer(self) -> None:
-        """The present step ended in time."""
-        if self._step_timer is not None:
-            self._step_timer.cancel()
-            self._step_timer = None
-
     def put(self, chunks: list[bytes | memoryview]) -> None:
         """Put bytes on the wire, encrypted when that is due."""
         if self._tls is not None:
@@ -165,7 +153,7 @@ class TlsClientProtocol(ClientProtocol, ABC):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        self.cancel_step_timer()
+        self.steps.cancel()
         if self.is_shaking_hands and not self._ended:
             self.on_handshake_failed(TlsFailed("EOF"))
         self._ended = True
@@ -185,7 +173,7 @@ class TlsClientProtocol(ClientProtocol, ABC):
                 self.transport.write(tls.data_to_send())
                 if not done:
                     return
-                self.cancel_step_timer()
+                self.steps.cancel()
                 self.on_secured(tls.facts())
             self.take_plain()
         except EOFError:
@@ -216,7 +204,7 @@ class TlsClientProtocol(ClientProtocol, ABC):
 
     def finish(self) -> None:
         """Send the last words and close. In the middle of a handshake there are none."""
-        self.cancel_step_timer()
+        self.steps.cancel()
         self._ended = True
         outbox = self.connection.outbox
         if self.is_shaking_hands:
@@ -230,6 +218,6 @@ class TlsClientProtocol(ClientProtocol, ABC):
 
     def abort(self) -> None:
         """Close at once; what waits is dropped."""
-        self.cancel_step_timer()
+        self.steps.cancel()
         self._ended = True
         super().abort()

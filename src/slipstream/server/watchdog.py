@@ -46,13 +46,20 @@ def limit_ns_of(text: str) -> int:
 
 
 class Watchdog:
-    """Measures events and reports slow ones."""
+    """Measures events, and reports slow ones from `begin` on.
+
+    Args:
+        limit_ns: what is longer is slow.
+    """
 
     def __init__(self, limit_ns: int) -> None:
-        """Report nothing before `on_slow` is set."""
         self._limit_ns = limit_ns
         self._protocols: dict[type, type] = {}
-        self.on_slow: _Report | None = None
+        self._report: _Report = _nobody
+
+    def begin(self, report: _Report) -> None:
+        """Tell of slow events from now on."""
+        self._report = report
 
     def watched(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """The same call, measured."""
@@ -87,14 +94,12 @@ class Watchdog:
         return lambda protocol, *args: event(protocol, *args)
 
     def _slow(self, callback: Callable[..., Any], took_ns: int) -> None:
-        if self.on_slow is not None:
-            self.on_slow(f"{_name_of(callback)} {SLOW_EVENT} {took_ns / _MS_NS:.0f} ms of processor time")
+        self._report(f"{_name_of(callback)} {SLOW_EVENT} {took_ns / _MS_NS:.0f} ms of processor time")
 
 
-def watched_event_loop(limit_ns: int) -> asyncio.AbstractEventLoop:
-    """A new event loop whose events are measured; its attribute `watchdog` says by whom."""
+def watched_event_loop(watchdog: Watchdog) -> asyncio.AbstractEventLoop:
+    """A new event loop whose events are measured."""
     base: Any = event_loop_type()
-    watchdog = Watchdog(limit_ns)
 
     def wrapped(name: str, at: int) -> Callable[..., Any]:
         plain = getattr(base, name)
@@ -115,8 +120,12 @@ def watched_event_loop(limit_ns: int) -> asyncio.AbstractEventLoop:
     members: dict[str, Any] = {name: wrapped(name, 0) for name in ("call_soon", "call_soon_threadsafe")}
     members |= {name: wrapped(name, 1) for name in ("call_later", "call_at", "add_reader", "add_writer")}
     members |= {name: served(name) for name in ("create_server", "create_unix_server", "connect_accepted_socket")}
-    loop: asyncio.AbstractEventLoop = type("WatchedLoop", (base,), {**members, "watchdog": watchdog})()
+    loop: asyncio.AbstractEventLoop = type("WatchedLoop", (base,), members)()
     return loop
+
+
+def _nobody(_text: str) -> None:
+    """Listens as long as nobody else does."""
 
 
 def _name_of(callback: Callable[..., Any]) -> str:

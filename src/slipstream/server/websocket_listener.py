@@ -157,7 +157,7 @@ class WebsocketProtocol(TlsClientProtocol):
             # Those who wait are not counted as clients, but they have to have a limit too.
             self._drop()
             return
-        self.set_step_timer(self._server.options.websocket.handshake_timeout_ns, self._on_handshake_timeout)
+        self.steps.start(self._server.options.websocket.handshake_timeout_ns, self._on_handshake_timeout)
         if self._context is not None:
             self.begin_tls(self._context, b"")
 
@@ -205,7 +205,7 @@ class WebsocketProtocol(TlsClientProtocol):
     def on_secured(self, facts: TlsFacts) -> None:
         """The TLS handshake is done; the request is next, in what is left of the time."""
         self._facts = facts
-        self.set_step_timer(self._server.options.websocket.handshake_timeout_ns, self._on_handshake_timeout)
+        self.steps.start(self._server.options.websocket.handshake_timeout_ns, self._on_handshake_timeout)
 
     def on_handshake_failed(self, error: TlsFailed) -> None:
         """No TLS. Nobody had been let in yet."""
@@ -279,7 +279,7 @@ class WebsocketProtocol(TlsClientProtocol):
 
     def _admit(self) -> None:
         """The request was accepted: from here on it is a client like any other."""
-        self.cancel_step_timer()
+        self.steps.cancel()
         self._listener.waiting.discard(self)
         upgrade = self._socket.upgrade
         assert upgrade is not None
@@ -324,7 +324,7 @@ class WebsocketProtocol(TlsClientProtocol):
 
     def _drop(self) -> None:
         """End a socket that never became a client."""
-        self.cancel_step_timer()
+        self.steps.cancel()
         self._ended = True
         super().farewell()
         self.transport.close()

@@ -172,7 +172,7 @@ class Wants(NoConsumers):
 
 def test_what_nobody_wants_takes_a_sequence_only() -> None:
     world = world_with(retention="interest")
-    world.account.streams["S"].interest = Wants()
+    world.account.streams["S"].serve(Wants())
     for seq, subject in enumerate(["s.a", "s.b", "s.c", "s.d"], start=1):
         part(world, seq, subject)
     assert part(world, 5, "s.e", Nats_Batch_Commit="1")["seq"] == 5

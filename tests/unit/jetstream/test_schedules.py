@@ -177,7 +177,7 @@ class OnlySchedules(NoConsumers):
 
 def test_interest_retention_does_not_stop_a_schedule() -> None:
     world = world_with(retention="interest")
-    world.account.streams["S"].interest = OnlySchedules()
+    world.account.streams["S"].serve(OnlySchedules())
     schedule(world, "@every 1s")
     world.ports.advance(3500 * 1_000_000)
     assert published(world) == [], "nobody wants what it publishes"

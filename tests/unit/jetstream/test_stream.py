@@ -541,7 +541,7 @@ class TestInterest:
         base = {"name": "S", "subjects": ["s.*"], "max_msgs": 2, "retention": "interest"}
         w.create(**base)
         watcher = self.Watcher()
-        w.account.streams["S"].interest = watcher
+        w.account.streams["S"].serve(watcher)
         for subject in ("s.wanted", "s.other", "s.wanted", "s.wanted"):
             w.publish(subject)
         w.api("STREAM.MSG.DELETE.S", {"seq": 3})

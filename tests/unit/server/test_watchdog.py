@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.server.watchdog import LIMIT_VARIABLE, SLOW_EVENT, limit_ns_of, watched_event_loop
+from slipstream.server.watchdog import LIMIT_VARIABLE, SLOW_EVENT, Watchdog, limit_ns_of, watched_event_loop
 from support.server_process import ServerProcess
 from support.servers import server_binary
 
@@ -114,12 +114,13 @@ EVENTS = [_soon, _later, _from_thread, _reader, _task, _protocol]
 @pytest.mark.parametrize("event", EVENTS, ids=[event.__name__ for event in EVENTS])
 def test_work_is_reported_and_waiting_is_not(event: Callable[[Callable[[], None]], object]) -> None:
     found: list[str] = []
+    watchdog = Watchdog(LIMIT_NS)
+    watchdog.begin(found.append)
 
     async def run(work: Callable[[], None]) -> None:
-        asyncio.get_running_loop().watchdog.on_slow = found.append  # type: ignore[attr-defined]
         await event(work)  # type: ignore[misc]
 
-    with asyncio.Runner(loop_factory=lambda: watched_event_loop(LIMIT_NS)) as runner:
+    with asyncio.Runner(loop_factory=lambda: watched_event_loop(watchdog)) as runner:
         runner.run(run(_rest))
         assert found == []
         runner.run(run(_burn))

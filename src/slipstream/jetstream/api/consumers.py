@@ -115,7 +115,7 @@ class ConsumerApi:
 
     def _attach(self, stream: Stream) -> None:
         consumers = Consumers(stream, self._account)
-        stream.interest = consumers
+        stream.serve(consumers)
         consumers.start()
 
     # --- making ---

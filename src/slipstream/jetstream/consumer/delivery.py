@@ -74,6 +74,7 @@ class Deliverer:
         self._consumer = consumer
         self._store = consumer.store
         self._ports = consumer.ports
+        self._has_copies = consumer.stream.is_replicated  # as long as this stream is open
         self.undelivered = Undelivered(consumer)
         self.source = _source(consumer, self.undelivered)
         self._replay: Replay | None = None
@@ -127,8 +128,7 @@ class Deliverer:
                 return Stop.CONGESTED
             self._congested = False
             self._pause_ns = CONSUMER_CONGESTED_NS
-        has_any = sink.demand() and (acks.next_redelivery() or self.undelivered.pending())
-        if has_any and not consumer.stream.leads_surely(consumer.wake):
+        if self._has_copies and not self._leads_surely():
             return Stop.UNSURE
         self._slice_bytes = 0
         left = CONSUMER_SLICE_MSGS
@@ -161,6 +161,12 @@ class Deliverer:
                 return Stop.REFUSED
             left -= sent
         return Stop.MORE
+
+    def _leads_surely(self) -> bool:
+        """Whether no other server may deliver; it is asked for only where there is something to deliver."""
+        consumer = self._consumer
+        has_any = consumer.sink.demand() and (consumer.state.acks.next_redelivery() or self.undelivered.pending())
+        return not has_any or consumer.stream.leads_surely(consumer.wake)
 
     # --- the fast way ---
 

@@ -8,8 +8,7 @@ States::
 
 Active streams listen on their subjects (`ingest`), keep their limits (`limit_keeper`), expire messages (`expirer`),
 remove on request (`removals`) and answer after commits (`commit`). This file puts the parts together, lets them begin
-and end, and tells each what happened elsewhere. Nothing outside assigns a field of this class but `interest` and
-`upstream`.
+and end, and tells each what happened elsewhere. Nothing outside assigns a field of this class.
 
 Invariants: `appends.last_seq == store.last_seq` between calls; no message is removed without its consumers being told;
 an answer that says "done" leaves only after the commit of what was done.
@@ -84,8 +83,8 @@ class Stream:
         self.store = store
         if config.storage is StorageType.MEMORY:
             store.count_as_memory()
-        self.interest: ConsumerInterest = NoConsumers()  # the consumer layer puts itself here
-        self.upstream: Upstream = NoUpstream()  # a mirror or sources put themselves here
+        self.interest: ConsumerInterest = NoConsumers()  # until `serve`
+        self.upstream: Upstream = NoUpstream()  # a mirror's or sources', see `copy_from`
         self._ports = ports
         self._replication = replication
         self._subscriptions: dict[str, LiveSubscription] = {}
@@ -131,6 +130,14 @@ class Stream:
         return self.config.name
 
     # --- life ---
+
+    def serve(self, consumers: ConsumerInterest) -> None:
+        """Who consumes what is stored: told of what happens, and asked what may go."""
+        self.interest = consumers
+
+    def copy_from(self, upstream: Upstream | None) -> None:
+        """Where messages come from beside those that are published; None: from nowhere."""
+        self.upstream = NoUpstream() if upstream is None else upstream
 
     def start(self) -> None:
         """Listen on the subjects, enforce limits on what was recovered, and keep time."""
