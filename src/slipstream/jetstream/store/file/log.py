@@ -22,8 +22,9 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
 from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.options import FileStoreOptions
+from slipstream.jetstream.store.file.queued_writes import QueuedWrites
 from slipstream.jetstream.store.file.recent_bytes import RecentBytes
-from slipstream.jetstream.store.file.recovered import Fact, RecoveredLog
+from slipstream.jetstream.store.file.recovered import RecoveredLog
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
     SegmentHeader,
@@ -32,6 +33,7 @@ from slipstream.jetstream.store.file.segment import (
     segment_name,
 )
 from slipstream.jetstream.store.file.segment_table import SegmentTable
+from slipstream.jetstream.store.file.unapplied_frames import UnappliedFrames
 from slipstream.jetstream.store.limits import (
     STORE_TAIL_CACHE_BYTES,
     STORE_WRITE_PIECE_BYTES,
@@ -54,7 +56,6 @@ class SegmentedLog:
         "_damage",
         "_directory",
         "_disk",
-        "_in_flight",
         "_now_ns",
         "_queue",
         "_queued",
@@ -72,8 +73,7 @@ class SegmentedLog:
         "table",
         "tail",
         "uid",
-        "unapplied_facts",
-        "unapplied_seq",
+        "unapplied",
         "unit",
         "unit_segments",
         "writer",
@@ -99,8 +99,7 @@ class SegmentedLog:
         """Whether segments or configuration are not as the manifest was last made to say."""
         self.table = SegmentTable()
         """Which segments there are."""
-        self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
-        self._in_flight: set[int] = set()  # segments a commit is writing
+        self._queue = QueuedWrites()
         self._recent = RecentBytes()
         self.tail = self._recent.tail
         """Bytes that are queued, being written, or were written last, in the order of the log. Always the same list."""
@@ -112,10 +111,8 @@ class SegmentedLog:
         """The messages of the open unit."""
         self.unit_segments: list[int] = []
         """Numbers of the segments where units begin whose end is not synced yet."""
-        self.unapplied_seq = 0
-        """Last sequence of the frames of a replica that are not in the index yet; 0 if there are none."""
-        self.unapplied_facts: dict[int, list[Fact]] = {}
-        """What those frames say about configuration and notes, by their numbers."""
+        self.unapplied = UnappliedFrames(0, {})
+        """The frames of a replica that are not in the index yet."""
         self.chain: LogChain | None = None
         """The hash chain over its records, if it has one."""
         self._replicated = options.replicated
@@ -143,7 +140,7 @@ class SegmentedLog:
     @property
     def pending_bytes(self) -> int:
         """Bytes no commit has taken yet."""
-        return self.writer.pending_bytes + sum(len(write.data) for write in self._queue)
+        return self.writer.pending_bytes + self._queue.size
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -178,7 +175,7 @@ class SegmentedLog:
             no=no,
             last_no=no,
             generation=0,
-            first_seq=max(writer.last_seq, self.unapplied_seq) + 1,
+            first_seq=max(writer.last_seq, self.unapplied.last_seq) + 1,
             created_ns=self._now_ns(),
             prev_no=before.header.last_no if before is not None else 0,
             prev_generation=before.header.generation if before is not None else 0,
@@ -204,25 +201,12 @@ class SegmentedLog:
         if self.chain is not None:
             self._link()
         writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(self.first_kept, last_seq, last_ts_ns))
-        config, notes = self._state.config, self.notes
-        if self.unapplied_facts:  # a head must not take back what the frames before it say
-            config, notes = self._facts_at_end()
+        config, notes = self.unapplied.facts_at_end(self._state.config, self.notes)
         writer.control(CONFIG, last_seq, last_ts_ns, b"", config)
         for key, value in notes.items():
             writer.control(NOTE, last_seq, last_ts_ns, key, value)
         writer.end_local()
         self.manifest_due = True
-
-    def _facts_at_end(self) -> tuple[bytes, dict[bytes, bytes]]:
-        """Configuration and notes as they are if every frame of this replica comes to be committed."""
-        config, notes = self._state.config, dict(self.notes)
-        for facts in self.unapplied_facts.values():
-            for kind, key, value in facts:
-                if kind == CONFIG:
-                    config = value
-                else:
-                    notes[key] = value  # empty: it says that there is none, as the record does
-        return config, notes
 
     def put_frame(self, packed: bytes, frame_no: int, epoch: int) -> tuple[Segment, int, int] | None:
         """Add a frame that another replica made, as it is: nothing of it is indexed. Where it lies, and its length.
@@ -238,7 +222,7 @@ class SegmentedLog:
         frame = unpack_frame(packed, frame_no, epoch, writer.synced_upto, segment.header.salt, seal.frame_room)
         if frame is None:
             return None
-        self._queue.append(SegmentWrite(segment, offset, frame, writer.limit))
+        self._queue.add(SegmentWrite(segment, offset, frame, writer.limit))
         self._recent.add(segment.id, offset, frame, segment.header.salt)
         self.manifest_due = True
         segment.end = offset + len(frame)
@@ -263,23 +247,14 @@ class SegmentedLog:
         """Everything since the last take, in the order it must reach the disk."""
         if self.writer.pending_bytes:
             self._queue_writer(closes=False)
-        taken, self._queue = self._queue, []
-        in_flight = set()
-        for write in taken:
-            in_flight.add(write.segment.id)
-        self._in_flight = in_flight
-        return taken
+        return self._queue.take()
 
     def finish_writes(self) -> None:
         """What was taken last is in the files: keep the newest of it for readers that follow the log."""
-        self._in_flight = set()
+        self._queue.finished()
         if self._recent.is_too_long:
             # Half of it goes at once, so that many small commits do not pay for each other's buffers.
-            self._recent.shorten(STORE_TAIL_CACHE_BYTES // 2, self._unwritten())
-
-    def _unwritten(self) -> set[int]:
-        """The ids of the objects whose bytes no commit has taken."""
-        return {id(write.data) for write in self._queue}
+            self._recent.shorten(STORE_TAIL_CACHE_BYTES // 2, self._queue.objects())
 
     def _link(self) -> None:
         """Put a CHAIN record into the open frame; the commit that writes it fills it in."""
@@ -295,7 +270,7 @@ class SegmentedLog:
         data = writer.take()
         self._queued = (writer.frame_no, writer.last_seq)
         segment.end = writer.position
-        segment.last_seq = writer.last_seq if not self.unapplied_seq else max(writer.last_seq, self.unapplied_seq)
+        segment.last_seq = max(writer.last_seq, self.unapplied.last_seq)
         creates = self.table.is_uncreated(segment)
         goes_back = creates and self._unit_given_up
         if creates:
@@ -305,9 +280,9 @@ class SegmentedLog:
             if len(data) < STORE_WRITE_PIECE_BYTES:
                 data, offset = header + data, 0
             else:  # too much to be copied for the sake of one write
-                self._queue.append(SegmentWrite(segment, 0, header, writer.limit, creates=True, goes_back=goes_back))
+                self._queue.add(SegmentWrite(segment, 0, header, writer.limit, creates=True, goes_back=goes_back))
                 creates = goes_back = False
-        self._queue.append(
+        self._queue.add(
             SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes, goes_back=goes_back)
         )
         self._recent.add(segment.id, offset, data, segment.header.salt)
@@ -392,20 +367,14 @@ class SegmentedLog:
         """Forget every byte from here on, written or not; the segments that held nothing else."""
         dropped = self.table.cut_behind(segment)
         gone = {one.id for one in dropped}
-        kept = []
-        for write in self._queue:
-            if write.segment is segment:
-                write.data = write.data[: max(start - write.offset, 0)]
-            if write.segment.id not in gone and (write.data or write.closes):
-                kept.append(write)
-        self._queue = kept
+        self._queue.cut(segment, start, gone)
         self._recent.forget(gone)
         segment.end = start
-        segment.last_seq = max(self.writer.last_seq, self.unapplied_seq)
+        segment.last_seq = max(self.writer.last_seq, self.unapplied.last_seq)
         self._unit_given_up = True
         if not dropped:
             # The segment was not closed yet: what is before this must be safe before the next one exists.
-            self._queue.append(SegmentWrite(segment, start, b"", start, closes=True))
+            self._queue.add(SegmentWrite(segment, start, b"", start, closes=True))
         return dropped
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -442,7 +411,7 @@ class SegmentedLog:
 
     def drop_caches(self) -> None:
         """Forget copies of bytes that were overwritten on disk; what is not written yet stays."""
-        self._recent.shorten(0, self._unwritten())
+        self._recent.shorten(0, self._queue.objects())
         self._recent.forget_window()
 
     # --- segments ---------------------------------------------------------------------------------------------------
@@ -456,13 +425,12 @@ class SegmentedLog:
         self.writer.synced_upto = recovered.frame_no
         self.writer.last_ts = recovered.last_ts_ns
         self.table.adopt(recovered.segments, recovered.highest_no)
-        self._queue = []
-        self._in_flight = set()
+        self._queue.clear()
         self._recent.clear()
         self.notes = recovered.notes
         self.unit = self.staged = None
         self.unit_segments = []
-        self.unapplied_seq, self.unapplied_facts = recovered.unapplied_seq, recovered.unapplied_facts
+        self.unapplied = UnappliedFrames(recovered.unapplied_seq, recovered.unapplied_facts)
         self.chain = recovered.chain
         self._says_nothing = self._unit_given_up = False
         last = self.segments[-1] if self.segments else None
@@ -482,7 +450,7 @@ class SegmentedLog:
 
     def closed_segments(self) -> list[Segment]:
         """Segments that get no more bytes, are wholly on disk and hold no part of an unfinished unit."""
-        waiting = {write.segment.id for write in self._queue} | self._in_flight
+        waiting = self._queue.segments()
         closed = [segment for segment in self.segments[:-1] if segment.id not in waiting]
         if self.unit_segments:
             return [segment for segment in closed if segment.header.last_no < self.unit_segments[0]]

@@ -287,9 +287,8 @@ class ReplicaLog:
             segment, offset, length = put
             unit = unit_of(index, flags, before)
             self._places.append(FramePlace(term, segment, offset, length, *end, *unit))
-            log.unapplied_seq = segment.last_seq = end[0]
-            if facts := facts_of(packed, 0):
-                log.unapplied_facts[index] = facts
+            segment.last_seq = end[0]
+            log.unapplied.add(index, end[0], facts_of(packed, 0))
             if not (kind == NORMAL and data) and log.writer.epoch == term and self._indexed == index - 1:
                 # A leader's: there is nothing in it to be indexed, and it appends behind it.
                 self._indexed = self._replayed = index
@@ -300,9 +299,7 @@ class ReplicaLog:
             raise StorageFault(f"entry {index} was indexed, and is to be replaced")
         place = self._places[index - self._first]
         del self._places[index - self._first :]
-        self._log.unapplied_seq = self._last_seq
-        facts = self._log.unapplied_facts
-        self._log.unapplied_facts = {number: facts[number] for number in facts if number < index}
+        self._log.unapplied.cut(index, self._last_seq)
         self._commits.cut(index - 1)
         self._files.abandon(segment.path for segment in self._log.cut(place.segment, place.offset, index - 1))
 
@@ -339,14 +336,13 @@ class ReplicaLog:
             self._facts.replay(controls)
             self._states.replay(controls)
             self.expiries += expiries
-            for applied in range(self._indexed + 1, number + 1):
-                log.unapplied_facts.pop(applied, None)
+            log.unapplied.apply(self._indexed + 1, number)
             self._indexed = number
             if place.last_ts_ns:
                 log.writer.last_ts = state.committed_ts_ns = place.last_ts_ns
             state.committed_seq = place.last_seq
         if self._indexed == self.last_index:
-            log.unapplied_seq = 0
+            log.unapplied.clear()
         self._states.commit(index)
         return self._commits.commit_frames(index)
 

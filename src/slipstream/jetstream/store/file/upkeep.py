@@ -282,7 +282,7 @@ class LogUpkeep:
     def _manifest_write(self) -> ManifestJob | None:
         if not self._log.manifest_due or self._commits.in_flight is not None or self._log.unit is not None:
             return None
-        if self._commits.replicated and (self._log.unapplied_seq or not self._commits.is_settled):
+        if self._commits.replicated and (self._log.unapplied.last_seq or not self._commits.is_settled):
             return None  # it would name what may not come to be
         return self._manifest.begin()
 

@@ -1,0 +1,65 @@
+"""What of one log is still to be written: in the order in which it must reach the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from slipstream.jetstream.store.file.jobs import SegmentWrite
+from slipstream.jetstream.store.file.open_segment import Segment
+
+__all__ = ["QueuedWrites"]
+
+
+class QueuedWrites:
+    """Writes that no commit has taken, and the segments of those that one has."""
+
+    __slots__ = ("_in_flight", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[SegmentWrite] = []
+        self._in_flight: set[int] = set()  # segments that a commit is writing
+
+    @property
+    def size(self) -> int:
+        """Bytes that no commit has taken."""
+        return sum(len(write.data) for write in self._waiting)
+
+    def add(self, write: SegmentWrite) -> None:
+        """Behind all others."""
+        self._waiting.append(write)
+
+    def take(self) -> list[SegmentWrite]:
+        """All of them, for a commit; `finished` follows."""
+        taken, self._waiting = self._waiting, []
+        in_flight = set()
+        for write in taken:
+            in_flight.add(write.segment.id)
+        self._in_flight = in_flight
+        return taken
+
+    def finished(self) -> None:
+        """What was taken is in the files."""
+        self._in_flight = set()
+
+    def segments(self) -> set[int]:
+        """Ids of the segments that are not wholly in their files."""
+        return {write.segment.id for write in self._waiting} | self._in_flight
+
+    def objects(self) -> set[int]:
+        """Ids of the objects whose bytes no commit has taken."""
+        return {id(write.data) for write in self._waiting}
+
+    def cut(self, segment: Segment, start: int, gone: Collection[int]) -> None:
+        """Forget what is behind this place of a segment, and all of those that are gone."""
+        kept = []
+        for write in self._waiting:
+            if write.segment is segment:
+                write.data = write.data[: max(start - write.offset, 0)]
+            if write.segment.id not in gone and (write.data or write.closes):
+                kept.append(write)
+        self._waiting = kept
+
+    def clear(self) -> None:
+        """Another log is in the place of this one."""
+        self._waiting = []
+        self._in_flight = set()
