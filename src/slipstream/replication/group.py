@@ -23,7 +23,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from weakref import proxy
 
-from msgspec.structs import replace
 from slipstream_raft import (
     ADD_LEARNER,
     ADD_VOTER,
@@ -40,6 +39,8 @@ from slipstream_raft import (
 from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import Votes
+from slipstream.replication.ballot import Ballot
+from slipstream.replication.far_members import FarMembers
 from slipstream.replication.group_ports import GroupFacts, GroupLog, GroupPorts
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.member_steps import MemberKind, move_of
@@ -47,6 +48,7 @@ from slipstream.replication.pending_reads import PendingReads, tell
 from slipstream.replication.quiescence import RestPoint
 from slipstream.replication.replica_marks import ReplicaDamaged
 from slipstream.replication.settings import DEFAULTS, GroupSettings
+from slipstream.replication.waiting_answers import WaitingAnswers
 
 __all__ = ["Group", "LedAway"]
 
@@ -67,14 +69,14 @@ class Group:
     __slots__ = (
         "__weakref__",
         "_applied_term",
+        "_ballot",
         "_draining",
         "_ended",
-        "_far_behind",
+        "_far",
         "_first_index",
         "_first_ticks",
         "_hard_state",
         "_holding",
-        "_knows",
         "_last_seen",
         "_leads",
         "_led_away",
@@ -87,12 +89,8 @@ class Group:
         "_ready",
         "_rests",
         "_role",
-        "_saving",
-        "_taken",
         "_ticks_to_hold",
-        "_told",
         "_transfer_ticks",
-        "_votes",
         "_waiting",
         "applied",
         "leader",
@@ -120,7 +118,7 @@ class Group:
         self.node = node
         """This node."""
         self._log = log
-        self._votes = votes
+        self._ballot = Ballot(node, votes)
         self._ports = ports
         self._random_below = random_below
         self.settings = settings
@@ -137,20 +135,14 @@ class Group:
         self._leads = False  # ... and `leads` was called
         self._led_away = False  # it leads, and is no member any more
         self._transfer_ticks = 0  # a transfer may still be under way
-        self._saving = 0  # version of the votes that are being saved
         self._holding = False
-        self._knows = not votes.floor_index  # what it may have promised before it was made
         self._ended = False
         self._draining = False
         self._ready: Ready | None = None  # taken, and waits for its votes
-        self._waiting: list[tuple[int, int, list[tuple[int, int, bytes]], Sequence[Entry]]] = []
-        """Of each `Ready` that is not on disk: its number, the index that has to be synced, what is sent then, and its
-        entries. Few at a time; the room of a deque would be a good part of what an idle group takes."""
-        self._far_behind: set[int] = set()
+        self._waiting = WaitingAnswers()
+        self._far = FarMembers()
         self._first_index = log.first_index  # as the core knows it
         self._ticks_to_hold = 0
-        self._taken: dict[int, tuple[int, int]] = {}  # what followers have got beside Raft
-        self._told: set[int] = set()  # those of them that Raft has asked, and waits for
         self._reads = PendingReads()
         self._rests = False
         # Who led last asks first: after a start of all nobody waits until an election is due. Who has a leader does
@@ -197,25 +189,17 @@ class Group:
     @property
     def votes(self) -> Votes:
         """As they were saved last, or are being saved."""
-        return self._votes
+        return self._ballot.votes
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing waits for a disk or for whoever holds it."""
-        return not (self._saving or self._holding or self._waiting)
+        return not (self._ballot.saving or self._holding or self._waiting)
 
     @property
     def may_vote(self) -> bool:
         """Whether it has all that its votes promise: see `Votes.floor_index`."""
-        if not self._knows:
-            last = (self._log.terms()[-1][1], self._log.last_index)
-            self._knows = last >= (self._votes.floor_term, self._votes.floor_index)
-        return self._knows
-
-    @property
-    def is_voter(self) -> bool:
-        """Whether it is one of those that count, now or until a joint state is left."""
-        return self.node in self._votes.voters or self.node in self._votes.outgoing
+        return self._ballot.may_vote(self._log)
 
     def lags(self) -> dict[int, int]:
         """On a leader: how many committed entries each of the others is not known to have; others are on their way."""
@@ -242,7 +226,7 @@ class Group:
 
     def facts(self) -> GroupFacts:
         """What monitoring shows."""
-        log, votes = self._log, self._votes
+        log, votes = self._log, self.votes
         state = "CLOSED" if self._ended else self._role.upper() or "FOLLOWER"
         return GroupFacts(
             state,
@@ -303,15 +287,13 @@ class Group:
         """The log is on disk up to its `synced_index`."""
         if self._ended or not self._waiting:
             return
-        synced = self._log.synced_index
-        done = max((number for number, index, *_ in self._waiting if index <= synced), default=0)
+        done = self._waiting.done(self._log.synced_index)
         if done:
             self._do(lambda: self._persist(done))
 
     def votes_saved(self, version: int) -> None:
         """The votes of this version are on disk."""
-        if version == self._saving:
-            self._saving = 0
+        if self._ballot.saved(version):
             self._drain()
 
     def hold(self) -> None:
@@ -355,7 +337,7 @@ class Group:
 
     def has_taken(self, node: int, index: int, term: int) -> None:
         """This follower says that it has all up to this entry: Raft asks it, with a snapshot that has no data."""
-        self._taken[node] = (index, term)
+        self._far.taken(node, index, term)
 
     def transfer(self, to: int) -> None:
         """Have this member lead, if it can. This one takes nothing more, and leads again if nothing comes of it."""
@@ -366,7 +348,7 @@ class Group:
 
     def campaign(self) -> None:
         """Ask for votes now. Raft does not look whether this is a member, and could not lead if it is none."""
-        if self.may_vote and self.is_voter:
+        if self.may_vote and self._ballot.is_voter:
             self._do(lambda: self._node.campaign())
 
     def unreachable(self, node: int) -> None:
@@ -392,8 +374,7 @@ class Group:
         quiet, index = self._quiet_ticks, self._log.last_index
         if not self._leads or not quiet or quiet % self.settings.quiet_ticks or not self._is_at(index):
             return None
-        votes = self._votes
-        if votes.learners or votes.outgoing or votes.next_learners or self._reads:
+        if self._ballot.is_changing or self._reads:
             return None
         progress = self._node.status().progress
         matched = all(match == index for node, (match, *_) in progress if node not in without)
@@ -401,13 +382,11 @@ class Group:
 
     def others(self) -> Collection[int]:
         """All but this one."""
-        votes = self._votes
-        return {*votes.voters, *votes.learners, *votes.outgoing, *votes.next_learners} - {self.node}
+        return self._ballot.others()
 
     def is_majority(self, nodes: Collection[int]) -> bool:
         """Of the voters; while these change nobody rests."""
-        voters = self._votes.voters
-        return sum(voter == self.node or voter in nodes for voter in voters) > len(voters) // 2
+        return self._ballot.is_majority(nodes)
 
     def may_rest(self, leader: int, point: RestPoint) -> bool:
         """A follower that has nothing that its leader has not."""
@@ -438,12 +417,8 @@ class Group:
 
     def snapshot(self, request_index: int, to: int) -> Snapshot | None:
         """See `slipstream_raft.LogReader`: whoever is so far behind gets whole segments, beside Raft."""
-        index, term = self._taken.pop(to, (0, 0))
-        if index == 0 or index < request_index:
-            self._far_behind.add(to)
-            return None
-        self._told.add(to)
-        return index, term, self._votes.members, b""
+        found = self._far.asked(to, request_index)
+        return None if found is None else (*found, self.votes.members, b"")
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -465,7 +440,7 @@ class Group:
     def _campaign_first(self) -> None:
         """In the place of a tick, soon after a start; every other time, because an answer takes a moment."""
         self._first_ticks = self._first_ticks - 1 if self.leader == NO_NODE else 0
-        if self._first_ticks % 2 and self._role != _LEADER and self.is_voter:
+        if self._first_ticks % 2 and self._role != _LEADER and self._ballot.is_voter:
             self._node.campaign()
         else:
             self._node.tick()
@@ -493,7 +468,7 @@ class Group:
             return
         self._draining = True
         try:
-            while not (self._saving or self._holding or self._ended):
+            while not (self._ballot.saving or self._holding or self._ended):
                 if self._ready is not None:
                     ready, self._ready = self._ready, None
                     self._carry_out(ready)
@@ -508,8 +483,8 @@ class Group:
             self.fail(error)
         finally:
             self._draining = False
-        while self._far_behind and not self._ended:
-            self._ports.behind(self._far_behind.pop())
+        while not self._ended and (node := self._far.next_behind()) is not None:
+            self._ports.behind(node)
 
     def _take_note(self, ready: Ready) -> None:
         """Term, vote, membership and roles that are new with this."""
@@ -525,18 +500,17 @@ class Group:
         if term != self.term:
             self._transfer_ticks = 0
         self.term = term
-        votes = self._votes
+        votes = self.votes
         for index, _, kind, data in ready.committed:
             if kind != NORMAL and index > votes.applied_conf:
                 members = self._node.apply_conf_change(kind, data)
                 votes = votes.with_members(members, index, max(votes.move, move_of(data)))
-        if votes is not self._votes or (term, vote) != (votes.term, votes.vote):
-            hint = min(commit, self.applied)  # what is applied is synced, and its memberships are in these votes
-            self._votes = replace(votes, version=votes.version + 1, term=term, vote=vote, commit=hint)
+        # What is applied is synced, and its memberships are in these votes.
+        new = self._ballot.begin_saving(votes, term, vote, min(commit, self.applied))
+        if new is not None:
             # Elected by those that were before, with the end of that in its log: Raft would go on to lead, and panic.
-            self._led_away = self._role == _LEADER and not (self.is_voter or self.node in votes.learners)
-            self._saving = self._votes.version
-            self._ports.save_votes(self._votes)
+            self._led_away = self._role == _LEADER and not self._ballot.is_member
+            self._ports.save_votes(new)
 
     def _carry_out(self, ready: Ready) -> None:
         log, ports = self._log, self._ports
@@ -550,15 +524,16 @@ class Group:
         if ready.entries:
             log.write(ready.entries)
         # Answers leave in their order: one that promises nothing new waits for those before it all the same.
-        self._waiting.append((ready.number, log.last_index, ready.persisted_messages, ready.entries))
+        self._waiting.add(ready, log.last_index)
         if log.synced_index == log.last_index:
             self._persist(ready.number)
         else:
             ports.sync_log()
         for to, _, message in ready.messages:
             ports.send(to, message)
-        while self._told:  # the question may get lost, and would never be asked again: go on as if it was answered
-            self._node.report_snapshot(self._told.pop(), ok=True)
+        while (node := self._far.next_told()) is not None:
+            # The question may get lost, and would never be asked again: go on as if it was answered.
+            self._node.report_snapshot(node, ok=True)
         if ready.committed:
             ports.committed(ready.committed)
             self.applied, self._applied_term = ready.committed[-1][:2]
@@ -571,7 +546,7 @@ class Group:
         """Entries of Raft's own, such as a membership, may have been in the memory of the log that was before."""
         log = self._log
         try:
-            for *_, entries in self._waiting:
+            for entries in self._waiting.entries():
                 log.write(entries)
         except StorageFault as fault:
             self.fail(fault)
@@ -582,10 +557,9 @@ class Group:
     def _persist(self, number: int) -> None:
         """All up to this `Ready` is on disk."""
         self._node.on_persist_ready(number)
-        while self._waiting and self._waiting[0][0] <= number:
-            for to, kind, message in self._waiting.pop(0)[2]:
-                if kind not in _VOTE_ANSWERS or self.may_vote:
-                    self._ports.send(to, message)
+        for to, kind, message in self._waiting.take(number):
+            if kind not in _VOTE_ANSWERS or self.may_vote:
+                self._ports.send(to, message)
 
     def _look_at_lead(self) -> bool:
         """Nothing is left to do: whether a leader has everything applied, and begins."""

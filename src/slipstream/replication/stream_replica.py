@@ -14,7 +14,7 @@ such a replica, too, without a stream (`meta.log`).
 What this is not: which replicas there are, who asked for them, and where they are.
 
 Invariants: one of `ReplicaWork` and `Committer` works on a store, never both. A store that is let go is never written
-to again, and the next one is opened when no thread works on it.
+to again, and the next one is opened when no thread works on it (`handover`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower_reads import LOG_END, LOG_END_WANTED, FollowerReads
 from slipstream.replication.group import Group, LedAway
 from slipstream.replication.groups import Groups
+from slipstream.replication.handover import Handover
 from slipstream.replication.leader_commits import LeaderCommits
 from slipstream.replication.led import Led
 from slipstream.replication.repair import REPAIR, SilentReplica
@@ -49,7 +50,6 @@ from slipstream.replication.settings import STREAM_DEFAULTS, GroupSettings
 __all__ = ["RETRY_NS", "Replica", "StreamHost", "StreamReplica"]
 
 L = TypeVar("L", bound=Led)
-W = TypeVar("W")
 L_co = TypeVar("L_co", bound=Led, covariant=True)
 
 RETRY_NS: Final = 1_000_000_000
@@ -124,8 +124,7 @@ class Replica(Generic[L]):
         """What its stream's commits go through while it leads, and changes of the membership."""
         self._known_leader = 0
         self._stays = False  # the store may go on without being read back
-        self._saves_votes = False
-        self._waits_for_votes = False  # all else is quiet
+        self._handover = Handover(ports, self._fail)
         self._sender = SegmentSender(ports, self.tell)
         self.reads = FollowerReads(node, self, ports)
         """Reads while it follows."""
@@ -135,7 +134,6 @@ class Replica(Generic[L]):
         """Whether it is whole, and on a leader, whether the others are."""
         self._told = ""  # why it did not take part, as long as nothing could be written since
         self._retry: Cancel | None = None
-        self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -169,7 +167,7 @@ class Replica(Generic[L]):
     def readable(self) -> FileStore | None:
         """Its store, unless that is being opened: readers see what is committed as far as is known here."""
         works = self._work is not None or self.stream is not None
-        return self.store if works and self.group is not None and self._next is None else None
+        return self.store if works and self.group is not None and not self._handover.is_under_way else None
 
     @property
     def log_end(self) -> int | None:
@@ -195,27 +193,7 @@ class Replica(Generic[L]):
                 raise self.store.fault
             take(votes)
 
-        self._work_alone(lambda: self._files.open(applied=applied), opened)
-
-    def _work_alone(self, work: Callable[[], W], then: Callable[[W], None]) -> None:
-        """Nothing else works on the files: have a thread do this, and go on with what it found."""
-        found: list[W | Exception] = []
-
-        def run() -> None:
-            try:
-                found.append(work())
-            except Exception as error:
-                found.append(error)
-
-        def done() -> None:
-            if isinstance(found[0], Exception):
-                self._fail(found[0])
-            else:
-                then(found[0])
-
-        assert self._next is None
-        self._next = guarded(done, self._fail)
-        self._ports.run_blocking(run, guarded(self._quiet, self._fail))
+        self._handover.run_alone(lambda: self._files.open(applied=applied), opened)
 
     def _take_part(self, votes: Votes) -> None:
         log, roll = self.log, self._ports.random_below
@@ -257,8 +235,7 @@ class Replica(Generic[L]):
 
     def _when_quiet(self, then: Callable[[], None], *, deleted: bool = False) -> None:
         """Let neither stream nor follower work on the store, and then go on like this; what was to follow does not."""
-        settles, self._next = self._next is not None, then
-        if settles:
+        if not self._handover.leave(then):
             return
         stream, self.stream = self.stream, None
         work, self._work = self._work, None
@@ -266,19 +243,11 @@ class Replica(Generic[L]):
             self._stays = not stream.is_read_back
             self._host.release_stream(self.name, deleted=deleted)
             upkeep = stream.committer.upkeep
-            self.commits.when_synced(lambda: upkeep.when_quiet(self._quiet))
+            self.commits.when_synced(lambda: upkeep.when_quiet(self._handover.left))
         elif work is not None:
-            work.stop(self._quiet)
+            work.stop(self._handover.left)
         else:
-            self._quiet()
-
-    def _quiet(self) -> None:
-        if self._saves_votes:
-            self._waits_for_votes = True
-            return
-        then, self._next = self._next, None
-        assert then is not None
-        then()
+            self._handover.left()
 
     def _let_go(self) -> None:
         store, self.store = self.store, None
@@ -308,7 +277,7 @@ class Replica(Generic[L]):
     @property
     def settled_store(self) -> FileStore | None:
         """The store, while it takes part and nothing else is about to happen to it."""
-        return self.store if self._next is None and self.group is not None else None
+        return self.store if self.group is not None and not self._handover.is_under_way else None
 
     def scrub_next(self) -> bool:
         """On a follower: have one more piece of its log read back; False: that was all. A leader's stream does it."""
@@ -327,7 +296,7 @@ class Replica(Generic[L]):
 
         def begin() -> None:
             self._let_go()
-            self._work_alone(lambda: self._files.note_damaged(str(error)), noted)
+            self._handover.run_alone(lambda: self._files.note_damaged(str(error)), noted)
 
         self._leave_group()
         self._when_quiet(guarded(begin, self._fail))
@@ -360,29 +329,17 @@ class Replica(Generic[L]):
 
     def save_votes(self, votes: Votes) -> None:
         """See `GroupPorts`."""
-        failed: list[Exception] = []
         group = self.group
 
-        def save() -> None:
-            try:
-                self._files.save(votes)
-            except Exception as error:
-                failed.append(error)
-
-        def saved() -> None:
-            self._saves_votes = False
-            if self._waits_for_votes:
-                self._waits_for_votes = False
-                self._quiet()
+        def saved(error: Exception | None) -> None:
             if group is None or group is not self.group:
                 return
-            if failed:
-                group.fail(failed[0])
+            if error is not None:
+                group.fail(error)
             else:
                 group.votes_saved(votes.version)
 
-        self._saves_votes = True
-        self._ports.run_blocking(save, guarded(saved, self._fail))
+        self._handover.save_votes(lambda: self._files.save(votes), saved)
 
     def sync_log(self) -> None:
         """See `GroupPorts`."""
@@ -502,7 +459,7 @@ class Replica(Generic[L]):
     def _install(self, work: Callable[[], None]) -> None:
         """Nothing works on the files: let a copy be the log from now on, and begin with it."""
         self._let_go()
-        self._work_alone(work, lambda _: self.start())
+        self._handover.run_alone(work, lambda _: self.start())
 
     def _reopen(self, group: Group) -> None:
         """Open the log again up to what is committed: what the stream had indexed ahead of that is dropped.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from slipstream.jetstream.store.file.jobs import SegmentWrite
 from slipstream.jetstream.store.file.open_segment import Segment
@@ -17,7 +17,7 @@ class QueuedWrites:
 
     def __init__(self) -> None:
         self._waiting: list[SegmentWrite] = []
-        self._in_flight: set[int] = set()  # segments that a commit is writing
+        self._in_flight: Set[int] = frozenset()  # segments that a commit is writing
 
     @property
     def size(self) -> int:
@@ -31,15 +31,12 @@ class QueuedWrites:
     def take(self) -> list[SegmentWrite]:
         """All of them, for a commit; `finished` follows."""
         taken, self._waiting = self._waiting, []
-        in_flight = set()
-        for write in taken:
-            in_flight.add(write.segment.id)
-        self._in_flight = in_flight
+        self._in_flight = {write.segment.id for write in taken}
         return taken
 
     def finished(self) -> None:
         """What was taken is in the files."""
-        self._in_flight = set()
+        self._in_flight = frozenset()
 
     def segments(self) -> set[int]:
         """Ids of the segments that are not wholly in their files."""
@@ -62,4 +59,4 @@ class QueuedWrites:
     def clear(self) -> None:
         """Another log is in the place of this one."""
         self._waiting = []
-        self._in_flight = set()
+        self._in_flight = frozenset()
