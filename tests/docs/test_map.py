@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.gen_modules import PAGE, page
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "slipstream"
@@ -49,6 +50,16 @@ def test_files_that_are_named_exist(document: Path, files: list[str]) -> None:
     text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.M | re.S)
     missing = [name for name in FILE.findall(text) if not any(path.endswith(f"/{name}") for path in files)]
     assert missing == []
+
+
+def test_every_module_is_on_the_page_of_modules() -> None:
+    assert PAGE.read_text() == page(), "run python tools/gen_modules.py"
+
+
+def test_every_folder_is_in_the_map() -> None:
+    folders = {path.relative_to(SOURCE).parts[0] for path in SOURCE.glob("*/*.py")}
+    section = MAP.read_text().partition("## Folders")[2]
+    assert {folder for folder in folders if f"| `{folder}/` |" not in section} == set()
 
 
 def test_the_glossary_is_sorted() -> None:
