@@ -32,6 +32,7 @@ __all__ = [
     "Reader",
     "go_type",
     "quote",
+    "read_block",
     "read_map",
     "refusal",
     "require_map",
@@ -156,6 +157,13 @@ def read_map(checker: Checker, value: Value, table: KeyTable) -> dict[str, objec
             assert isinstance(result, Mapping), f"the reader of {name} returns several fields"
             fields.update(result)
     return fields
+
+
+def read_block(checker: Checker, value: Value, table: KeyTable, name: str) -> dict[str, object]:
+    """The same for a block with a name, which has to be a map."""
+    if not isinstance(value.data, dict):
+        raise refusal(value, f"Expected {name} to be a map, got {go_type(value)}")
+    return read_map(checker, value, table)
 
 
 def require_map(value: Value) -> dict[str, Value]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from slipstream.config.account_options import PermissionsOptions
-from slipstream.config.checker import Checker, Key, KeyTable, Reader, go_type, quote, read_map, refusal
+from slipstream.config.checker import Checker, Key, KeyTable, Reader, go_type, quote, read_block, read_map, refusal
 from slipstream.config.listener_keys import compression
 from slipstream.config.listener_options import ClusterOptions, GatewayOptions, RemoteGatewayOptions
 from slipstream.config.parser import Value
 from slipstream.config.readers import (
+    ADDRESS_KEYS,
     BOOLEAN,
     DURATION,
     INTEGER,
-    LISTEN,
     STRING,
     WRITE_TIMEOUT,
     checked_url,
@@ -106,9 +106,7 @@ CLUSTER: Final = KeyTable(
         "Name of the cluster, the same on all its servers.",
         reloadable=True,
     ),
-    Key("listen", LISTEN, "Address and port for routes.", field=""),
-    Key("host net", STRING, "Address."),
-    Key("port", INTEGER, "Port; -1 lets the system choose."),
+    *ADDRESS_KEYS,
     Key("authorization", ("map", _peer_authorization("Cluster")), "User of routes.", field="", reloadable=True),
     Key("routes", ("list of URLs", urls("route")), "Servers to connect to.", reloadable=True),
     Key("tls", _PEER_TLS, "TLS of routes.", reloadable=True),
@@ -145,9 +143,7 @@ CLUSTER: Final = KeyTable(
 
 def gateway(checker: Checker, value: Value, _key: str) -> GatewayOptions:
     """The `gateway` block."""
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"Expected gateway to be a map, got {go_type(value)}")
-    fields: dict[str, object] = {"auth_timeout_ns": 0, **read_map(checker, value, GATEWAY)}
+    fields: dict[str, object] = {"auth_timeout_ns": 0, **read_block(checker, value, GATEWAY, "gateway")}
     return GatewayOptions(**fields)  # type: ignore[arg-type]  # the table names its fields
 
 
@@ -177,9 +173,7 @@ def _gateways(checker: Checker, value: Value, _key: str) -> tuple[RemoteGatewayO
 
 GATEWAY: Final = KeyTable(
     Key("name", ("string", without_blanks("gateway")), "Name of this cluster in the super cluster."),
-    Key("listen", LISTEN, "Address and port.", field=""),
-    Key("host net", STRING, "Address."),
-    Key("port", INTEGER, "Port; -1 lets the system choose."),
+    *ADDRESS_KEYS,
     Key("authorization", ("map", _peer_authorization("Gateway")), "User of gateways.", field=""),
     Key("tls", _PEER_TLS, "TLS of gateways."),
     Key("advertise", STRING, "`host:port` that other clusters are told."),

@@ -12,6 +12,7 @@ from slipstream.config.checker import (
     Reader,
     go_type,
     quote,
+    read_block,
     read_map,
     refusal,
     wrong_type,
@@ -25,13 +26,12 @@ from slipstream.config.listener_options import (
 )
 from slipstream.config.parser import Value
 from slipstream.config.readers import (
+    ADDRESS_KEYS,
     BOOLEAN,
     DURATION,
-    INTEGER,
-    LISTEN,
     STRING,
     WRITE_TIMEOUT,
-    duration,
+    duration_or,
     duration_text,
     text,
     text_list,
@@ -70,9 +70,8 @@ def lazy_tls(checker: Checker, value: Value, key: str) -> object:
 
 def websocket(checker: Checker, value: Value, _key: str) -> WebsocketOptions:
     """The `websocket` block."""
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"Expected websocket to be a map, got {go_type(value)}")
-    return WebsocketOptions(**read_map(checker, value, WEBSOCKET))  # type: ignore[arg-type]  # the table names its fields
+    fields = read_block(checker, value, WEBSOCKET, "websocket")
+    return WebsocketOptions(**fields)  # type: ignore[arg-type]  # the table names its fields
 
 
 def _simple_timeout(_checker: Checker, value: Value, _key: str) -> int:
@@ -119,9 +118,7 @@ def _headers(checker: Checker, value: Value, _key: str) -> dict[str, str]:
 
 
 WEBSOCKET: Final = KeyTable(
-    Key("listen", LISTEN, "Address and port.", field=""),
-    Key("host net", STRING, "Address."),
-    Key("port", INTEGER, "Port; -1 lets the system choose."),
+    *ADDRESS_KEYS,
     Key("advertise", STRING, "`host:port` that clients are told."),
     Key("no_tls", BOOLEAN, "Accept connections without TLS."),
     Key("tls", ("map", lazy_tls), "TLS of this listener.", reloadable=True),
@@ -159,15 +156,12 @@ WEBSOCKET: Final = KeyTable(
 
 def http_api(checker: Checker, value: Value, _key: str) -> HttpApiOptions:
     """The `http_api` block."""
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"Expected http_api to be a map, got {go_type(value)}")
-    return HttpApiOptions(**read_map(checker, value, HTTP_API))  # type: ignore[arg-type]  # the table names its fields
+    fields = read_block(checker, value, HTTP_API, "http_api")
+    return HttpApiOptions(**fields)  # type: ignore[arg-type]  # the table names its fields
 
 
 HTTP_API: Final = KeyTable(
-    Key("listen", LISTEN, "Address and port.", field=""),
-    Key("host net", STRING, "Address."),
-    Key("port", INTEGER, "Port; -1 lets the system choose."),
+    *ADDRESS_KEYS,
     Key("tls", ("map", lazy_tls), "TLS of this listener."),
     Key(
         "allowed_origins allowed_origin",
@@ -305,19 +299,8 @@ def _remotes(checker: Checker, value: Value, key: str) -> object:
     return leaf_remotes(checker, value, key)
 
 
-def _duration_or(default_ns: int, name: str) -> Reader:
-    read_plain = duration(name)
-
-    def read(checker: Checker, value: Value, key: str) -> object:
-        return read_plain(checker, value, key) or default_ns
-
-    return read
-
-
 LEAFNODES: Final = KeyTable(
-    Key("listen", LISTEN, "Address and port.", field=""),
-    Key("host net", STRING, "Address."),
-    Key("port", INTEGER, "Port; -1 lets the system choose."),
+    *ADDRESS_KEYS,
     Key("authorization", ("map", _leaf_authorization), "Who may connect as a leaf node.", field=""),
     Key("tls", ("map", lazy_tls), "TLS of this listener.", reloadable=True),
     Key("advertise leafnode_advertise", STRING, "`host:port` that leaf nodes are told."),
@@ -332,13 +315,13 @@ LEAFNODES: Final = KeyTable(
     Key("isolate isolate_leafnode_interest", BOOLEAN, "Leaf nodes do not see each other's subscriptions."),
     Key(
         "reconnect reconnect_delay reconnect_interval",
-        ("duration", _duration_or(LEAF_RECONNECT_NS, "reconnect")),
+        ("duration", duration_or(LEAF_RECONNECT_NS, "reconnect")),
         "Time between attempts to reach a remote.",
         field="reconnect_ns",
     ),
     Key(
         "dial_timeout",
-        ("duration", _duration_or(LEAF_DIAL_TIMEOUT_NS, "dial_timeout")),
+        ("duration", duration_or(LEAF_DIAL_TIMEOUT_NS, "dial_timeout")),
         "Time for a connection to a remote.",
         field="dial_timeout_ns",
     ),

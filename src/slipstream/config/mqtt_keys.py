@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from slipstream.config.checker import Checker, Key, KeyTable, go_type, read_map, refusal
+from slipstream.config.checker import Checker, Key, KeyTable, read_block, refusal
 from slipstream.config.listener_keys import lazy_tls, simple_authorization
 from slipstream.config.listener_options import MQTTOptions
 from slipstream.config.parser import Value
-from slipstream.config.readers import BOOLEAN, INTEGER, LISTEN, STRING, duration, integer
+from slipstream.config.readers import ADDRESS_KEYS, BOOLEAN, INTEGER, STRING, duration, duration_or, integer
 from slipstream.limits import (
     MQTT_ACK_WAIT_NS,
     MQTT_JS_API_TIMEOUT_NS,
@@ -21,11 +21,7 @@ __all__ = ["MQTT", "mqtt"]
 
 def mqtt(checker: Checker, value: Value, _key: str) -> MQTTOptions:
     """The `mqtt` block."""
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"Expected mqtt to be a map, got {go_type(value)}")
-    fields = read_map(checker, value, MQTT)
-    for field, default in (("ack_wait_ns", MQTT_ACK_WAIT_NS), ("js_api_timeout_ns", MQTT_JS_API_TIMEOUT_NS)):
-        fields[field] = fields.get(field) or default
+    fields = read_block(checker, value, MQTT, "mqtt")
     return MQTTOptions(**fields)  # type: ignore[arg-type]  # the table names its fields
 
 
@@ -42,21 +38,19 @@ def _ignored_replicas(checker: Checker, value: Value, key: str) -> dict[str, obj
 
 
 MQTT: Final = KeyTable(
-    Key("listen", LISTEN, "Address and port.", field=""),
-    Key("host net", STRING, "Address."),
-    Key("port", INTEGER, "Port; -1 lets the system choose."),
+    *ADDRESS_KEYS,
     Key("tls", ("map", lazy_tls), "TLS of this listener."),
     Key("authorization authentication", ("map", simple_authorization), "User or token of this listener.", field=""),
     Key("no_auth_user", STRING, "User of clients without credentials on this listener."),
     Key(
         "ack_wait ackwait",
-        ("duration", duration("ack_wait")),
+        ("duration", duration_or(MQTT_ACK_WAIT_NS, "ack_wait")),
         "Time before a message is sent again.",
         field="ack_wait_ns",
     ),
     Key(
         "js_api_timeout api_timeout",
-        ("duration", duration("js_api_timeout")),
+        ("duration", duration_or(MQTT_JS_API_TIMEOUT_NS, "js_api_timeout")),
         "Time for a JetStream request.",
         field="js_api_timeout_ns",
     ),

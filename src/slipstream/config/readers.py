@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from slipstream.config.addresses import split_host_port
-from slipstream.config.checker import Checker, Kind, Reader, go_type, quote, refusal, wrong_type
+from slipstream.config.checker import Checker, Key, Kind, Reader, go_type, quote, refusal, wrong_type
 from slipstream.config.durations import parse_duration
 from slipstream.config.parser import Value
 from slipstream.limits import MAX_INT32
 from slipstream.units import SECOND_NS
 
 __all__ = [
+    "ADDRESS_KEYS",
     "BOOLEAN",
     "DURATION",
     "INT32",
@@ -31,6 +32,7 @@ __all__ = [
     "checked_url",
     "choice",
     "duration",
+    "duration_or",
     "duration_text",
     "integer",
     "map_of_text",
@@ -100,6 +102,16 @@ def duration(name: str = "", *, seconds_warn: bool = True) -> Reader:
         if seconds_warn:
             checker.warn(value, field, f"{field} should be converted to a duration")
         return integer(checker, value, key) * SECOND_NS
+
+    return read
+
+
+def duration_or(default_ns: int, name: str = "") -> Reader:
+    """A duration, of which 0 means the default; see `duration`."""
+    read_plain = duration(name)
+
+    def read(checker: Checker, value: Value, key: str) -> object:
+        return read_plain(checker, value, key) or default_ns
 
     return read
 
@@ -299,3 +311,10 @@ WRITE_TIMEOUT: Final[Kind] = (
         "write_timeout must be 'default', 'close' or 'retry'",
     ),
 )
+
+ADDRESS_KEYS: Final = (
+    Key("listen", LISTEN, "Address and port.", field=""),
+    Key("host net", STRING, "Address."),
+    Key("port", INTEGER, "Port; -1 lets the system choose."),
+)
+"""Where a listener is, for the table of its block."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from slipstream.config.checker import Checker, Key, KeyTable, go_type, quote, read_map, refusal
+from slipstream.config.checker import Checker, Key, KeyTable, go_type, quote, read_block, read_map, refusal
 from slipstream.config.listener_keys import compression, lazy_tls
 from slipstream.config.listener_options import LeafProxyOptions, LeafRemoteOptions
 from slipstream.config.parser import Value
@@ -16,6 +16,7 @@ from slipstream.config.readers import (
     STRING,
     checked_url,
     duration,
+    duration_or,
     text,
     urls,
 )
@@ -150,13 +151,7 @@ PROXY: Final = KeyTable(
 
 
 def _proxy(checker: Checker, value: Value, _key: str) -> LeafProxyOptions:
-    if not isinstance(value.data, dict):
-        raise refusal(value, f"Expected proxy to be a map, got {go_type(value)}")
-    return LeafProxyOptions(**read_map(checker, value, PROXY))  # type: ignore[arg-type]  # the table names its fields
-
-
-def _first_info_timeout(checker: Checker, value: Value, key: str) -> object:
-    return duration()(checker, value, key) or LEAF_FIRST_INFO_TIMEOUT_NS
+    return LeafProxyOptions(**read_block(checker, value, PROXY, "proxy"))  # type: ignore[arg-type]  # of the table
 
 
 _DENIED: Final = ("list of subjects", subject_list(queue_allowed=False))
@@ -186,7 +181,12 @@ LEAF_REMOTE: Final = KeyTable(
     Key("isolate isolate_leafnode_interest", BOOLEAN, "Do not send subscriptions of other leaf nodes."),
     Key("request_isolation", BOOLEAN, "Ask the remote for the same."),
     Key("compression", ("mode, boolean or map", compression("s2_auto")), "Compression of the connection."),
-    Key("first_info_timeout", ("duration", _first_info_timeout), "Wait for INFO.", field="first_info_timeout_ns"),
+    Key(
+        "first_info_timeout",
+        ("duration", duration_or(LEAF_FIRST_INFO_TIMEOUT_NS)),
+        "Wait for INFO.",
+        field="first_info_timeout_ns",
+    ),
     Key("dial_timeout", DURATION, "Time for a connection.", field="dial_timeout_ns"),
     Key("disabled", BOOLEAN, "Do not connect.", reloadable=True),
     Key("proxy", ("map", _proxy), "HTTP proxy for WebSocket URLs."),

@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from slipstream.cli.auth.files import make_directory, write_secret
-from slipstream.cli.auth.tree import AccountEntry, OperatorEntry, Tree, UserEntry, default_tree
+from slipstream.cli.auth.tree import AccountEntry, Fields, OperatorEntry, Tree, UserEntry, default_tree
 from slipstream.cli.connection import Failure
 from slipstream.cli.prompts import ask_choice, can_ask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["choose_account", "choose_operator", "choose_user", "operator_flag", "select_operator"]
+__all__ = [
+    "choose_account",
+    "choose_operator",
+    "choose_shared",
+    "choose_user",
+    "operator_flag",
+    "put_given",
+    "remove_shared",
+    "select_operator",
+]
 
 _SELECTED: Final = "select_operator"
 
@@ -80,6 +89,38 @@ def choose_user(
     """
     operator, account = choose_account(operator_name, account_name)
     return operator, account, account.user(name or _pick("a User", [user.name for user in account.users()], "NAME"))
+
+
+def choose_shared(account: AccountEntry, kind: str, subject: str | None, subject_of: Callable[[Fields], str]) -> Fields:
+    """The export or import (`kind`) of an account that is meant.
+
+    Raises:
+        Failure: it is not there, there are several, or nobody can be asked.
+    """
+    present: list[Fields] = account.part.get(f"{kind}s") or []
+    if not present:
+        raise Failure(f"account {account.name!r} has no {kind}s")
+    if subject is None:
+        subject = ask_choice(f"Select an {kind.title()}", [subject_of(one) for one in present], flag="SUBJECT")
+    fit = [one for one in present if subject_of(one) == subject]
+    if len(fit) != 1:
+        number = f"several {kind}s" if fit else f"no {kind}"
+        raise Failure(f"{number} of account {account.name!r} with subject {subject!r}")
+    return fit[0]
+
+
+def remove_shared(account: AccountEntry, kind: str, entry: Fields) -> None:
+    """Take an export or import out of an account."""
+    account.part[f"{kind}s"] = [one for one in account.part[f"{kind}s"] if one is not entry]
+
+
+def put_given(entry: Fields, given: Iterable[tuple[str, Any]]) -> None:
+    """Change what flags say: None is not given, and what is empty or false is not written."""
+    for field, value in given:
+        if value:
+            entry[field] = value
+        elif value is not None:
+            entry.pop(field, None)
 
 
 def _pick(what: str, names: Sequence[str], flag: str) -> str:

@@ -8,12 +8,12 @@ import click
 
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.cli.auth.account_limits import ends_after
-from slipstream.cli.auth.choosing import choose_account, operator_flag
+from slipstream.cli.auth.choosing import choose_account, choose_shared, operator_flag, put_given, remove_shared
 from slipstream.cli.auth.files import write_secret
 from slipstream.cli.auth.tree import AccountEntry, Fields, issue
 from slipstream.cli.connection import Command, Failure
 from slipstream.cli.lazy import LazyGroup, Verb
-from slipstream.cli.prompts import ask_choice, confirm_or_stop
+from slipstream.cli.prompts import confirm_or_stop
 from slipstream.cli.render import Columns, Table, print_json, say
 from slipstream.cli.types import DURATION, force_flag, json_flag
 
@@ -79,30 +79,18 @@ def add(
 
 
 def _apply(entry: Fields, given: dict[str, Any]) -> None:
-    for flag, field in (
-        ("description", "description"),
-        ("url", "info_url"),
-        ("token_position", "account_token_position"),
-        ("advertise", "advertise"),
-        ("private", "token_req"),
-    ):
-        value = given[flag]
-        if value:
-            entry[field] = value
-        elif value is not None:
-            entry.pop(field, None)
+    fields = {
+        "description": "description",
+        "url": "info_url",
+        "token_position": "account_token_position",
+        "advertise": "advertise",
+        "private": "token_req",
+    }
+    put_given(entry, ((field, given[flag]) for flag, field in fields.items()))
 
 
 def _choose(found: AccountEntry, subject: str | None) -> Fields:
-    present: list[Fields] = found.part.get("exports") or []
-    if not present:
-        raise Failure(f"account {found.name!r} has no exports")
-    if subject is None:
-        subject = ask_choice("Select an Export", [one["subject"] for one in present], flag="SUBJECT")
-    fit = [one for one in present if one.get("subject") == subject]
-    if len(fit) != 1:
-        raise Failure(f"{'several exports' if fit else 'no export'} of account {found.name!r} have subject {subject!r}")
-    return fit[0]
+    return choose_shared(found, "export", subject, lambda one: str(one.get("subject", "")))
 
 
 def _show(found: AccountEntry, entry: Fields) -> None:
@@ -191,7 +179,7 @@ def rm(subject: str, account: str | None, operator: str, force: bool) -> None:
     owner, found = choose_account(operator, account)
     entry = _choose(found, subject)
     confirm_or_stop(f"Really remove the export of {subject}", force=force)
-    found.part["exports"] = [one for one in found.part["exports"] if one is not entry]
+    remove_shared(found, "export", entry)
     owner.save_account(found)
     say(f"Removed export {subject}")
 

@@ -8,10 +8,10 @@ import click
 
 from slipstream.auth.jwt.token import undecorated
 from slipstream.auth.nkeys import KeyKind, is_public_key
-from slipstream.cli.auth.choosing import choose_account, operator_flag
+from slipstream.cli.auth.choosing import choose_account, choose_shared, operator_flag, put_given, remove_shared
 from slipstream.cli.auth.files import read_text
-from slipstream.cli.auth.tree import AccountEntry, Fields, OperatorEntry
-from slipstream.cli.connection import Command, Failure
+from slipstream.cli.auth.tree import Fields, OperatorEntry
+from slipstream.cli.connection import Command
 from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.prompts import ask_choice, confirm_or_stop
 from slipstream.cli.render import Columns, Table, print_json, say
@@ -81,27 +81,11 @@ def add(
 
 
 def _apply(entry: Fields, local: str | None, share: bool | None, traceable: bool | None) -> None:
-    for field, value in (("local_subject", local), ("share", share), ("allow_trace", traceable)):
-        if value:
-            entry[field] = value
-        elif value is not None:
-            entry.pop(field, None)
+    put_given(entry, (("local_subject", local), ("share", share), ("allow_trace", traceable)))
 
 
 def _local_of(entry: Fields) -> str:
     return str(entry.get("local_subject") or entry.get("to") or entry["subject"])
-
-
-def _choose(found: AccountEntry, subject: str | None) -> Fields:
-    present: list[Fields] = found.part.get("imports") or []
-    if not present:
-        raise Failure(f"account {found.name!r} has no imports")
-    if subject is None:
-        subject = ask_choice("Select an Import", [_local_of(one) for one in present], flag="SUBJECT")
-    fit = [one for one in present if _local_of(one) == subject]
-    if len(fit) != 1:
-        raise Failure(f"{'several imports' if fit else 'no import'} of account {found.name!r} are {subject!r}")
-    return fit[0]
 
 
 def _source(owner: OperatorEntry, entry: Fields, *, short: bool = False) -> str:
@@ -133,7 +117,7 @@ def _show(owner: OperatorEntry, entry: Fields) -> None:
 def info(subject: str | None, account: str | None, operator: str, as_json: bool) -> None:
     """Show the import that ACCOUNT knows as SUBJECT."""
     owner, found = choose_account(operator, account)
-    entry = _choose(found, subject)
+    entry = choose_shared(found, "import", subject, _local_of)
     if as_json:
         print_json(entry)
     else:
@@ -152,7 +136,7 @@ def edit(
 ) -> None:
     """Change the import that ACCOUNT knows as SUBJECT; what is not given stays."""
     owner, found = choose_account(operator, account)
-    entry = _choose(found, subject)
+    entry = choose_shared(found, "import", subject, _local_of)
     _apply(entry, local, share, traceable)
     owner.save_account(found)
     _show(owner, entry)
@@ -193,8 +177,8 @@ def ls(account: str | None, operator: str) -> None:
 def rm(subject: str, account: str | None, operator: str, force: bool) -> None:
     """Remove the import that ACCOUNT knows as SUBJECT."""
     owner, found = choose_account(operator, account)
-    entry = _choose(found, subject)
+    entry = choose_shared(found, "import", subject, _local_of)
     confirm_or_stop(f"Really remove the import {subject}", force=force)
-    found.part["imports"] = [one for one in found.part["imports"] if one is not entry]
+    remove_shared(found, "import", entry)
     owner.save_account(found)
     say(f"Removed import {subject}")

@@ -8,7 +8,7 @@ import click
 
 from slipstream.auth.nkeys import KeyKind
 from slipstream.cli.auth.account_limits import UNLIMITED
-from slipstream.cli.auth.choosing import choose_operator, select_operator
+from slipstream.cli.auth.choosing import choose_operator, put_given, select_operator
 from slipstream.cli.auth.files import read_text
 from slipstream.cli.auth.keyring import KeyPair
 from slipstream.cli.auth.show import show_operator
@@ -81,14 +81,8 @@ def add(
 
 def _addresses(part: Fields, service: tuple[str, ...], account_server: str | None) -> None:
     """Set what was given; an empty text takes it away."""
-    for field, value in (
-        ("operator_service_urls", [url for url in service if url] if service else None),
-        ("account_server_url", account_server),
-    ):
-        if value:
-            part[field] = value
-        elif value is not None:
-            part.pop(field, None)
+    urls = [url for url in service if url] if service else None
+    put_given(part, (("operator_service_urls", urls), ("account_server_url", account_server)))
 
 
 @click.command(cls=Command)
