@@ -83,6 +83,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_OpenDescriptors())
 
 
+def pytest_collection_finish() -> None:
+    """Takes all that lives as long as the worker out of the garbage collector's sight: it need not look there again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Gives whole files to workers, long ones first."""
