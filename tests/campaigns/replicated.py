@@ -93,8 +93,8 @@ class Trial:
         self.nodes: list[Node] = []
         self.settle_s = 90.0
 
-    async def run(self, seconds: float, troubles: tuple[str, ...] = TROUBLES) -> Replicated:
-        """So long under load; then everything is checked."""
+    async def run(self, seconds: float, troubles: tuple[str, ...] = TROUBLES, *, least: int = 0) -> Replicated:
+        """So long in trouble, then until there is something to check: so many acks, and as many calls of the bucket."""
         with NetworkNamespaces(self._count) as namespaces:
             self._namespaces = namespaces
             self.nodes = [
@@ -111,6 +111,8 @@ class Trial:
                     for work in (self._publish, self._use_bucket, self._work, self._watcher(node.number))
                 ]
                 await self._make_trouble(seconds, troubles)
+                if least:
+                    await self._until_much_happened(least)
                 self._stop.set()
                 await asyncio.gather(*tasks)
                 await self._check()
@@ -211,6 +213,20 @@ class Trial:
         event = Event(kind, key, time.monotonic_ns(), **more)
         self._found.history.events.append(event)
         return event
+
+    async def _until_much_happened(self, least: int) -> None:
+        """All is healed: whatever the pace of the machine, the load goes on until there is enough of it."""
+        found = self._found
+
+        def is_enough() -> bool:
+            return min(sum(self._sent.values()), len(found.history.events)) >= least and bool(found.readers.confirmed)
+
+        try:
+            async with asyncio.timeout(self.settle_s):
+                while not is_enough():
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            found.broken.append("too little is acknowledged after all was healed")
 
     # --- trouble ----------------------------------------------------------------------------------------------------
 

@@ -19,16 +19,16 @@ pytestmark = [
 
 
 async def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    found = await Trial("o", tmp_path).run(6.0, ("kill leader", "split leader", "pause leader"))
+    found = await Trial("o", tmp_path).run(6.0, ("kill leader", "split leader", "pause leader"), least=100)
     assert found.broken == []
-    assert found.acked > 100 and len(found.history.events) > 50 and len(found.troubles) >= 1
+    assert found.acked >= 100 and len(found.history.events) >= 100 and len(found.troubles) >= 1
     assert found.readers.confirmed and found.readers.payloads
 
 
 async def test_nothing_acknowledged_is_lost_by_a_power_cut_of_all_five(tmp_path: Path) -> None:
-    found = await Trial("o", tmp_path, nodes=5, power=True).run(4.0, ("kill all", "clock leader"))
+    found = await Trial("o", tmp_path, nodes=5, power=True).run(4.0, ("kill all", "clock leader"), least=20)
     assert found.broken == []
-    assert found.acked and found.troubles
+    assert found.acked >= 20 and found.troubles
 
 
 def test_readers_notice_what_is_missing_or_comes_again() -> None:
