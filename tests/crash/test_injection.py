@@ -15,7 +15,7 @@ from slipstream.jetstream.stream.commit import committer as commit
 from support.injection import Injector, points
 from support.injection_world import SCENARIOS, Client, complaints
 
-SHORT_POINTS = 16
+SHORT_POINTS = 8
 CALLS_OF_EACH_LONG = 4
 
 

@@ -15,8 +15,8 @@ from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.replica_files import ReplicaFiles
 from support.move_world import MovingStorm
 
-SEEDS = 40
-BLOCKS = 10
+SEEDS = 20
+BLOCKS = 5
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

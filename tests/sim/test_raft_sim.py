@@ -11,10 +11,10 @@ pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: 
 
 from support.raft_sim import Mutant, RaftSim, Violation
 
-SEEDS = 100
+SEEDS = 40
 """In every run; a seed takes some hundredths of a second."""
 
-BLOCKS = 20
+BLOCKS = 8
 """Tests that share them, so that each is short."""
 
 SHOWN = {Mutant.LOST_VOTE: (244,), Mutant.EARLY_VOTE: (200,)}

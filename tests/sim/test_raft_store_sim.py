@@ -12,13 +12,13 @@ pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: 
 from support.raft_sim import Violation
 from support.raft_store_sim import StoreMutant, StoreSim
 
-SEEDS = 100
+SEEDS = 40
 """In every run; a seed takes some hundredths of a second."""
 
-SHORT_SEEDS = 1_000
+SHORT_SEEDS = 200
 """With less time for trouble each."""
 
-BLOCKS = 20
+BLOCKS = 8
 """Tests that share them, so that each is short."""
 
 

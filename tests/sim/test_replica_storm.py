@@ -19,8 +19,8 @@ from slipstream.replication.stream_replica import StreamReplica
 from support.jetstream_world import START_NS
 from support.replica_world import UID, Storm
 
-SEEDS = 30
-BLOCKS = 10
+SEEDS = 15
+BLOCKS = 5
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
