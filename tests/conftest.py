@@ -89,6 +89,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _garbage() -> Iterator[None]:
+    """Collects what a file of tests leaves behind: what was not closed, or fails as it goes, is told of there, and not
+    in whichever test comes next."""
+    yield
+    gc.collect()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Gives whole files to workers, long ones first."""

@@ -2,10 +2,10 @@
 
     python tools/run_tests.py [arguments of pytest]
 
-Many tests wait more than they compute: four processes keep two cores busy, which three do not (26 minutes of processor
-time took 18). And many watch two live processes on a machine that may be busy, so a failure counts only if it happens
-again. One that does not is a fault all the same, of the test or of the product: the last lines name it, and it is noted
-in `build/flaky.txt`.
+Many tests wait more than they compute: four processes keep two cores busy, which three do not. Each takes whole files,
+long ones first (`tests/support/scheduling.py`). And many tests watch two live processes on a machine that may be busy,
+so a failure counts only if it happens again. One that does not is a fault all the same, of the test or of the product:
+the last lines name it, and it is noted in `build/flaky.txt`.
 """
 
 from __future__ import annotations
