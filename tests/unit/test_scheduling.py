@@ -22,6 +22,7 @@ TESTS = [
     "tests/unit/cli/test_a.py::test_2",
     "tests/unit/cli/test_a.py::test_3",
     "tests/unit/server/test_a.py::test_1",
+    "tests/crash/test_a.py::test_1",
 ]
 
 
@@ -50,7 +51,7 @@ def test_files_stay_whole_and_short_ones_come_last() -> None:
     scheduler.add_node(node)
     scheduler.add_node_collection(node, TESTS)
     scheduler.schedule()
-    for index in [3, 4, 1, 2, 0, 8, 5, 6, 7]:
+    for index in [3, 4, 9, 1, 2, 0, 8, 5, 6, 7]:
         scheduler.mark_test_complete(node, index)
-    assert worker.given == [TESTS[3:5], TESTS[1:3], TESTS[0:1], TESTS[8:9], TESTS[5:8]]
+    assert worker.given == [TESTS[3:5], TESTS[9:], TESTS[1:3], TESTS[0:1], TESTS[8:9], TESTS[5:8]]
     assert worker.was_shut_down
