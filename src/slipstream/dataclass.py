@@ -85,7 +85,7 @@ def _first_init(self: Any, *args: Any, **kwargs: Any) -> None:
 
 def _compiled_init(cls: Any) -> Callable[..., None]:
     fields: _FieldTable = cls._fields
-    known: dict[str, Any] = {"_nothing": _NOTHING, "_assign": object.__setattr__}
+    known: dict[str, Any] = {"_nothing": _NOTHING}
     parameters, body = [], []
     for name in fields.kinds:
         value, default = name, fields.defaults.get(name, _NOTHING)
@@ -98,7 +98,11 @@ def _compiled_init(cls: Any) -> Callable[..., None]:
             parameters.append(f"{name}=_default_{name}")
         else:
             parameters.append(name)
-        body.append(f"_assign(self, {name!r}, {value})" if fields.frozen else f"self.{name} = {value}")
+        if fields.frozen:
+            known[f"_set_{name}"] = getattr(cls, name).__set__  # of its slot: `self` refuses to be assigned to
+            body.append(f"_set_{name}(self, {value})")
+        else:
+            body.append(f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     exec(f"def __init__({', '.join(('self', *parameters))}):\n {'; '.join(body) or 'pass'}", known)

@@ -73,7 +73,9 @@ cdef extern from *:
             pthread_mutex_lock(&s->lock);
             s->error = error;
             s->state = 2;
+            pthread_mutex_unlock(&s->lock); /* who wakes up needs it at once */
             pthread_cond_broadcast(&s->ended);
+            pthread_mutex_lock(&s->lock);
         }
         pthread_mutex_unlock(&s->lock);
         return NULL;

@@ -115,28 +115,29 @@ class LogCommits:
                 self._removals.log_waiting()
             if self._states is not None and self._states.is_waiting:
                 self._states.log_waiting()
-        removed = self._removals.take()
-        overwrites = self._removals.take_overwrites()
+        removed, overwrites = self._removals.take()
         writes = log.take_writes()
         journal = self._journal.take() if self._journal.is_changed else None
         if not writes and journal is None and not overwrites and not (sync and self._files.unsynced):
             return None
+        writer, in_unit = log.writer, unit is not None
+        # By position: fifteen names cost more than all the rest of it (ADR 43).
         self.in_flight = job = CommitJob(
-            disk=self._disk,
-            directory=self._directory,
-            writes=writes,
-            journal=journal,
-            overwrites=overwrites,
-            sync=sync,
-            also_sync=set(self._files.unsynced),
-            last_seq=state.index.last_seq,
-            last_ts_ns=state.committed_ts_ns if unit is not None else log.writer.last_ts,
-            frame_no=log.writer.frame_no,
-            end=self._end_of(writes),
-            in_unit=unit is not None,
-            removed=removed,
-            units=len(log.unit_segments) - (1 if unit is not None else 0),
-            chain=log.chain,
+            self._disk,
+            self._directory,
+            writes,
+            journal,
+            overwrites,
+            sync,
+            set(self._files.unsynced),
+            state.index.last_seq,
+            state.committed_ts_ns if in_unit else writer.last_ts,
+            writer.frame_no,
+            self._end_of(writes) if writes else None,
+            in_unit,
+            removed,
+            len(log.unit_segments) - in_unit,
+            log.chain,
         )
         if self._states is not None:
             self._states.take(job.frame_no)
@@ -260,10 +261,8 @@ class LogCommits:
         state.assigned.removals.remove_many(lost)
         self._removals.fail()
 
-    def _end_of(self, writes: list[SegmentWrite]) -> tuple[int, int] | None:
+    def _end_of(self, writes: list[SegmentWrite]) -> tuple[int, int]:
         """Where the log ends with these writes; before a unit that is still open."""
-        if not writes:
-            return None
         if self._log.unit is not None:
             segment, offset, _ = self._log.unit
             return segment.header.no, offset

@@ -52,7 +52,6 @@ class SegmentWrite:
     goes_back: bool = False
     """A unit was given up before it: the log goes on as if that had never begun."""
 
-    @property
     def has_room(self) -> bool:
         """Whether space was reserved for it, and for what must fit behind it."""
         return self.offset + len(self.data) + STORE_CONTROL_MARGIN_BYTES <= self.segment.allocated
@@ -142,7 +141,8 @@ class CommitJob:
                 self._write_plain(plain)
         elif len(plain) == 1 and len(plain[0][2]) <= STORE_INLINE_SYNC_BYTES_MAX and not self.also_sync:
             try:
-                self.seal()
+                if self.chain is not None:
+                    self.seal()
                 self.begun = self.disk.begin_synced_write(*plain[0])
                 self.ended = self.begun is not None and self.begun.wait(INLINE_SYNC_WAIT_S)
             except Exception as error:
@@ -223,7 +223,7 @@ class CommitJob:
             return None
         plain = []
         for write in self.writes:
-            if write.creates or write.closes or not write.has_room:
+            if write.creates or write.closes or not write.has_room():
                 return None
             plain.append((write.segment.path, write.offset, write.data))
         if self.journal is not None:
@@ -268,7 +268,7 @@ class CommitJob:
             self.disk.sync_dir(self.directory)
 
     def _reserve(self, write: SegmentWrite) -> None:
-        if write.closes or write.has_room:
+        if write.closes or write.has_room():
             return
         segment, end = write.segment, write.offset + len(write.data)
         step = min(max(segment.allocated, STORE_ALLOCATE_BYTES_MIN), STORE_ALLOCATE_BYTES_MAX)

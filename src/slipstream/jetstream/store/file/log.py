@@ -262,7 +262,7 @@ class SegmentedLog:
         writer.control(CHAIN, writer.last_seq, writer.last_ts, b"", NO_LINK)
 
     def _queue_writer(self, *, closes: bool) -> None:
-        segment, writer = self.active, self.writer
+        segment, writer = self.table.order[-1], self.writer
         if self.chain is not None and writer.pending_bytes and not self._says_nothing:
             self._link()
         self._says_nothing = False
@@ -282,9 +282,7 @@ class SegmentedLog:
             else:  # too much to be copied for the sake of one write
                 self._queue.add(SegmentWrite(segment, 0, header, writer.limit, creates=True, goes_back=goes_back))
                 creates = goes_back = False
-        self._queue.add(
-            SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes, goes_back=goes_back)
-        )
+        self._queue.add(SegmentWrite(segment, offset, data, writer.limit, creates, closes, goes_back))
         self._recent.add(segment.id, offset, data, segment.header.salt)
 
     # --- units ------------------------------------------------------------------------------------------------------

@@ -102,8 +102,16 @@ class OpenFiles:
                 files.append(file)
         return files
 
-    def release(self, *files: DiskFile) -> None:
-        """These are no longer needed by who acquired them."""
+    def release(self, file: DiskFile) -> None:
+        """It is no longer needed by who acquired it."""
+        with self._lock:
+            file.users -= 1
+            unused = file.forgotten and not file.users
+        if unused:
+            os.close(file.fd)
+
+    def release_all(self, files: Iterable[DiskFile]) -> None:
+        """The same for several."""
         unused = []
         with self._lock:
             for file in files:

@@ -123,7 +123,7 @@ class RealDisk:
                 if code:
                     out[at] = OSError(code, os.strerror(code), writes[at][0])
         finally:
-            self._files.release(*files)
+            self._files.release_all(files)
         return out
 
     def overwrite(self, path: str, patches: Sequence[tuple[int, bytes]]) -> None:

@@ -123,17 +123,14 @@ class LogRemovals:
         self._erasures.log_requested()
         self._state.assigned.removals.log()
 
-    def take(self) -> LoggedRemovals | None:
-        """The commit that begins writes what is logged; None if nothing is."""
+    def take(self) -> tuple[LoggedRemovals | None, list[Overwrite]]:
+        """For the commit that begins: what is logged, None if nothing is, and what it overwrites."""
+        erasures = self._erasures
         noted = self._state.assigned.removals.take()
         first_seq, self._logged_first = self._logged_first, 0
-        erased = self._erasures.take_logged() if self._erasures.logged else []
-        return LoggedRemovals(noted, first_seq, erased) if noted or first_seq or erased else None
-
-    def take_overwrites(self) -> list[Overwrite]:
-        """What the commit that begins overwrites."""
-        erasures = self._erasures
-        return erasures.take_overwrites() if erasures.placed or erasures.copies else []
+        erased = erasures.take_logged() if erasures.logged else []
+        removed = LoggedRemovals(noted, first_seq, erased) if noted or first_seq or erased else None
+        return removed, erasures.take_overwrites() if erasures.placed or erasures.copies else []
 
     def overwritten(self) -> None:
         """That is on disk."""

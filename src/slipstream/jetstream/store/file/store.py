@@ -247,7 +247,7 @@ class FileStore(IndexedReads):
     @property
     def atomic_open(self) -> bool:
         """See `Store.atomic_open`."""
-        return self._units.is_open
+        return self.log.unit is not None and self.state.fault is None
 
     @property
     def erasing(self) -> int:

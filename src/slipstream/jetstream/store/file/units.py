@@ -40,11 +40,6 @@ class Units:
         self._files = files
         self._random64 = random64
 
-    @property
-    def is_open(self) -> bool:
-        """See `Store.atomic_open`."""
-        return self._log.unit is not None and self._state.fault is None
-
     def begin(self) -> None:
         """See `Store.begin_atomic`. What was removed before is covered by the commits inside the unit."""
         if self._state.refusal is not None:

@@ -50,9 +50,6 @@ class Removed:
         self.purged: list[bytes] = []  # many were removed that match this subject (`b""`: any)
         self.others = False  # some were removed that nobody holds any more: only counts have changed
 
-    def __bool__(self) -> bool:
-        return bool(self.seqs or self.purged or self.others)
-
     def add(self, more: Removed) -> None:
         """The same commit takes these out as well."""
         self.seqs += more.seqs
@@ -308,11 +305,12 @@ class CommitPoint:
     def _take(self) -> _Withheld:
         intake = self._intake
         payload_bytes = intake.buffered_bytes
-        removed = None
-        if self.removed:
-            removed, self.removed = self.removed, Removed()
         effects, self._effects = self._effects, []
-        return _Withheld(intake.take_acks(), effects, removed, payload_bytes)
+        removed = self.removed
+        if removed.seqs or removed.purged or removed.others:
+            self.removed = Removed()
+            return _Withheld(intake.take_acks(), effects, removed, payload_bytes)
+        return _Withheld(intake.take_acks(), effects, None, payload_bytes)
 
     def _with_ready(self, taken: _Withheld) -> _Withheld:
         """What was decided before the unit that was open, and then this."""
