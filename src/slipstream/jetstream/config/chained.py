@@ -31,7 +31,7 @@ def check_chained(config: StreamConfig) -> None:
     if config.storage is not StorageType.FILE:
         raise invalid_config(f"{CHAIN_KEY} needs file storage")
     if config.num_replicas > 1:
-        raise invalid_config(f"{CHAIN_KEY} is not for replicated streams")
+        raise invalid_config(f"{CHAIN_KEY} is not for replicated streams; a mirror with one replica can have it")
 
 
 def check_still_chained(old: StreamConfig, new: StreamConfig) -> None:
