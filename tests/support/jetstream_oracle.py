@@ -26,14 +26,18 @@ Answer = tuple[bytes | None, bytes]
 class Oracle:
     """A connection to a running nats-server with JetStream."""
 
-    def __init__(self, port: int, login: str = "") -> None:
-        """Connect; `login` is JSON members of CONNECT, such as `"user":"a","pass":"b"`."""
+    def __init__(self, port: int, login: str = "", inbox: str = "_INBOX") -> None:
+        """Connect; `login` is JSON members of CONNECT, such as `"user":"a","pass":"b"`.
+
+        Clients of one cluster need an `inbox` each.
+        """
+        self._inbox = inbox.encode()
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._file = self._socket.makefile("rb")
         self._file.readline()
         self._socket.sendall(
-            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1%b}\r\nSUB _INBOX.> 1\r\n'
-            % (b"," + login.encode() if login else b"")
+            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1%b}\r\nSUB %b.> 1\r\n'
+            % (b"," + login.encode() if login else b"", self._inbox)
         )
         self._numbers = itertools.count(1)
         self.extras: list[tuple[bytes, Answer]] = []
@@ -56,7 +60,7 @@ class Oracle:
         self, subject: str, body: bytes, header: bytes | None, count: int, reply_tail: str = ""
     ) -> list[Answer]:
         """The first `count` answers; the reply subject may have more tokens than a number."""
-        reply = b"_INBOX.%d" % next(self._numbers)
+        reply = b"%b.%d" % (self._inbox, next(self._numbers))
         if reply_tail:
             reply += b"." + reply_tail.encode()
         target = subject.encode()
