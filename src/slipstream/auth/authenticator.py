@@ -100,6 +100,7 @@ class Authenticator:
         self._table = UserTable(options)
         self._callout = options.authorization.auth_callout
         self._trusted_proxies = options.trusted_proxies
+        self._nameless: dict[ConnectionKind, Granted] = {}  # who is let in without a name
         self.openid: OpenIdRules | None = None
         if options.authorization.oidc:
             from slipstream.auth.oidc.logins import OpenIdRules
@@ -176,7 +177,7 @@ class Authenticator:
                 else Denied("operator mode is not available")
             )
         if not self._asks(peer.kind):
-            return Granted(_open_identity(credentials, peer))
+            return self._open(credentials, peer.kind)
         if self.openid is not None:
             asked = self.openid.asked(credentials, peer, proxied=proxied)
             if asked is not None:
@@ -313,6 +314,16 @@ class Authenticator:
             or (kind == "WEBSOCKET" and self._websocket_has_own)
         )
 
+    def _open(self, credentials: Credentials, kind: ConnectionKind) -> Granted:
+        """Nobody was asked, but monitoring shows what the client calls itself."""
+        user = credentials.nkey or credentials.user or (_REDACTED if credentials.auth_token else "")
+        if user:
+            return Granted(Identity(user, GLOBAL_ACCOUNT, kind=kind))
+        granted = self._nameless.get(kind)
+        if granted is None:
+            granted = self._nameless[kind] = Granted(Identity("", GLOBAL_ACCOUNT, kind=kind))
+        return granted
+
     def _by_nkey(self, credentials: Credentials, peer: PeerFacts, proxied: bool) -> Verdict | None:
         """Decide by nkey; None when that is not how this client comes."""
         nkeys, no_auth_user = self._table.nkeys, self._listener(peer.kind).no_auth_user
@@ -335,7 +346,7 @@ class Authenticator:
             if listener.no_auth_user in users:
                 return self._admit(users[listener.no_auth_user], peer, "anonymous", proxied)
             if self._only_system_users:
-                return Granted(_open_identity(credentials, peer))
+                return self._open(credentials, peer.kind)
         if users and credentials.user:
             login = users.get(credentials.user)
         elif listener.token is not None:
@@ -390,12 +401,6 @@ def _if_equal(stored: str, given: str | None, admitted: Granted | Denied) -> Ver
 def _identity(login: Login, kind: ConnectionKind, means: Means) -> Identity:
     user = _REDACTED if means == "token" else login.name
     return Identity(user, login.account, login.permissions, login, kind, means)
-
-
-def _open_identity(credentials: Credentials, peer: PeerFacts) -> Identity:
-    """Nobody was asked, but monitoring shows what the client calls itself."""
-    user = credentials.nkey or credentials.user or (_REDACTED if credentials.auth_token else "")
-    return Identity(user, GLOBAL_ACCOUNT, kind=peer.kind)
 
 
 def _single_user(name: str, password: str, options: Options) -> Login | None:

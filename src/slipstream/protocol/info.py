@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-__all__ = ["ConnectInfo", "ServerInfo", "decode_connect", "encode_info"]
+__all__ = ["ConnectInfo", "ServerInfo", "decode_connect", "encode_info", "encode_own"]
 
 
 class ServerInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -66,8 +66,8 @@ class ConnectInfo(msgspec.Struct, kw_only=True):
 
 
 _connect_decoder = msgspec.json.Decoder(ConnectInfo)
-# Each part begins where the one before must end, so a text is looked through once.
-_odd_key = re.compile(rb'"[^"A-Z]*[A-Z][^"]*"\s*:').search
+# The last capital of a key. Each part begins where the one before must end, so a text is looked through once.
+_odd_key = re.compile(rb'[A-Z][^"A-Z]*+"\s*+:').search
 _info_encoder = msgspec.json.Encoder()
 
 
@@ -93,3 +93,13 @@ def decode_connect(text: bytes) -> ConnectInfo | None:
 def encode_info(info: ServerInfo) -> bytes:
     """The INFO line. The blank before the line end is part of what nats-server sends."""
     return b"INFO " + _info_encoder.encode(info) + b" \r\n"
+
+
+def encode_own(client_id: int, client_ip: str, nonce: str) -> bytes:
+    """The part of INFO that is a client's own, as `encode_info` has it."""
+    own = b'"client_id":%d' % client_id
+    if client_ip:
+        own += b',"client_ip":' + _info_encoder.encode(client_ip)
+    if nonce:
+        own += b',"nonce":' + _info_encoder.encode(nonce)
+    return own

@@ -24,10 +24,11 @@ from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.trace_request import TraceRequest
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.client_words import account_info, client_info, log_line
-from slipstream.routing.logins import LoginEdge, Logins, kind_of
+from slipstream.routing.greetings import Greetings
+from slipstream.routing.logins import LoginEdge, Logins
 from slipstream.routing.publishes import Passing, Publishes
 from slipstream.routing.topology import Topology
-from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
+from slipstream.version import SERVER_VERSION
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -142,6 +143,7 @@ class Hub:
         self.on_connected: list[Callable[[ClientConnection], None]] = []
         self.on_closed: list[Callable[[ClosedConnection], None]] = []
         self._edge = edge
+        self._greetings = Greetings(self)
         self._next_cid = 1
         self._publishes = Publishes(
             self.delivery, self.topology, clock.now_ns, rng, self.log, lambda: self.describe_server()
@@ -247,61 +249,13 @@ class Hub:
 
     def info_line(self, connection: ClientConnection, *, after_connect: bool = False, lame_duck: bool = False) -> bytes:
         """INFO as this connection should see it; `lame_duck` asks it to go elsewhere."""
-        from slipstream.protocol.info import ServerInfo, encode_info
-
-        options = self.options
-        tls = options.tls
-        account = connection.account
-        host, port = self.advertised
-        info = ServerInfo(
-            server_id=self.identity.id,
-            server_name=self.identity.name,
-            version=SERVER_VERSION,
-            proto=1,
-            go="python",
-            git_commit=f"slipstream-{PRODUCT_VERSION}",
-            host=host,
-            port=port,
-            headers=not options.no_header_support,
-            auth_required=self._says_auth_required(connection, after_connect=after_connect),
-            tls_required=tls is not None and not options.allow_non_tls,
-            tls_verify=tls is not None and tls.verify,
-            tls_available=tls is not None and options.allow_non_tls,
-            max_payload=connection.parser.max_payload,
-            jetstream=self.jetstream,
-            client_id=connection.cid,
-            client_ip=connection.peer.ip,
-            nonce="" if after_connect else connection.nonce,
-            cluster=self.cluster_name,
-            domain=options.jetstream.domain,
-            connect_urls=self.websocket_urls if connection.peer.kind == "websocket" else self.connect_urls,
-            ldm=self.lame_duck or lame_duck,
-            api_lvl=API_LEVEL,
-            xkey=self.identity.xkey,
-        )
-        if connection.peer.tls_first and not after_connect:
-            info.tls_required = True
-        if connection.peer.kind == "websocket":
-            info.host, info.port = self.websocket_host, self.websocket_port
-            info.auth_required = self.authenticator.is_auth_announced("WEBSOCKET")
-            info.tls_required = info.tls_available = options.websocket.tls is not None
-        if after_connect and account is not None:
-            info.connect_info = True
-            info.remote_account = account.name
-            info.acc_is_sys = account.is_system
-        return encode_info(info)
+        return self._greetings.line(connection, after_connect=after_connect, lame_duck=lame_duck)
 
     @property
     def advertised(self) -> tuple[str, int]:
         """Where clients are told to connect."""
         told = self.options.client_advertise
         return advertised(told, self.port) if told else (self.host, self.port)
-
-    def _says_auth_required(self, connection: ClientConnection, *, after_connect: bool) -> bool:
-        """A server with a user for anonymous clients hides that it asks for credentials until the client is in."""
-        if after_connect:
-            return self.authenticator.asks_for_credentials(kind_of(connection))
-        return self.authenticator.is_auth_announced(kind_of(connection))
 
     def authenticate(self, connection: ClientConnection, connect: ConnectInfo) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""

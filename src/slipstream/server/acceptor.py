@@ -53,6 +53,7 @@ class Acceptor:
         self._factory = factory
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: deque[socket.socket] = deque()
+        self._batch = ACCEPTED_A_TURN  # connections that are asked for at once
         self._opens = False  # `_open_some` will be called
         self._pause: asyncio.TimerHandle | None = None
         self._listen()
@@ -74,7 +75,8 @@ class Acceptor:
 
     def accept(self) -> None:
         """Somebody is there: take some of those who are."""
-        for _ in range(min(ACCEPTED_A_TURN, WAITING_MAX - len(self._waiting))):
+        before, most = len(self._waiting), min(self._batch, WAITING_MAX - len(self._waiting))
+        for _ in range(most):
             try:
                 accepted, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError):
@@ -84,6 +86,8 @@ class Acceptor:
                 break
             accepted.setblocking(False)
             self._waiting.append(accepted)
+        # Who came alone is followed by one who comes alone, mostly, and to ask for another costs as much as to accept.
+        self._batch = 1 if len(self._waiting) - before == 1 < most else ACCEPTED_A_TURN
         if not self._opens:
             self._open_some()
 

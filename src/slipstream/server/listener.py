@@ -58,7 +58,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         """A client is there: greet it."""
         self.transport = cast(asyncio.Transport, transport)
         if self.open(Peer(*address_of(self.transport))):
-            self.connection.greet()
+            self._turns.run_and_flush(self.connection.greet)  # it says nothing before it has INFO
             self.start_timers()
 
     def open(self, peer: Peer) -> bool:

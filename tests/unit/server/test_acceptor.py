@@ -180,3 +180,27 @@ async def test_a_server_lets_a_crowd_in() -> None:
             assert (await loop.sock_recv(client, 4)) == b"INFO"
         for client in crowd:
             client.close()
+
+
+async def test_those_who_come_alone_are_not_asked_for_twice_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, asked = _Turns(), 0
+    accept = socket.socket.accept
+
+    def count(listening: socket.socket) -> Any:
+        nonlocal asked
+        asked += 1
+        return accept(listening)
+
+    async with _accepting(turns) as (acceptor, port):
+        monkeypatch.setattr(socket.socket, "accept", count)
+        for _ in range(4):
+            (client,) = _connect(port, 1)
+            acceptor.accept()
+            client.close()
+        assert asked == 6
+        clients = _connect(port, 5)
+        acceptor.accept()
+        assert asked == 12  # all who are there
+        await _settle()
+        for client in clients:
+            client.close()
