@@ -32,6 +32,7 @@ STORM = 5_000
 FLAGS = ("--cluster_name", "bench", "--cluster", "nats://127.0.0.1:-1")
 _KNOWN_S = 1.0  # for a subscription to be known everywhere before the clock starts; it takes milliseconds
 _PATIENCE_S = 60.0
+_TURNS_ALONE = 4  # of each of two servers; the first warms them up
 _ROUTE_PORT = re.compile(r"Listening for route connections on \S+:(\d+)")
 _LEAF_PORT = re.compile(r"Listening for leafnode connections on \S+:(\d+)")
 
@@ -198,7 +199,26 @@ def _run_storm(server: Server, scale: Scale) -> Sequence[float]:
         return ((monotonic_ns() - started) / 1e9,)
 
 
+def _run_alone(server: Server, scale: Scale) -> Sequence[float]:
+    """Processor time of a message in a cluster of one, by that of a server without one; the best of some turns."""
+    messages = scale.of(500_000)
+    with tempfile.TemporaryDirectory(prefix="alone-") as home, Server(server.binary, Path(home)) as plain:
+        took: dict[Server, list[int]] = {server: [], plain: []}
+        for _ in range(_TURNS_ALONE):
+            for one, found in took.items():
+                before = one.cpu_ns()
+                _deliver([one], [one], messages)
+                found.append(one.cpu_ns() - before)
+        return (min(took[server]) / min(took[plain]),)
+
+
 SCENARIOS = (
+    Scenario(
+        "cluster-alone",
+        (Row("a message in a cluster of one, by one without a cluster", "x", Bar(Claim.OURS_AT_MOST, 1.02)),),
+        _run_alone,
+        FLAGS,
+    ),
     Scenario(
         "cluster-far",
         (Row("published at one server, received at another", "k msg/s", Bar(Claim.RATIO_AT_LEAST, 1.5)),),

@@ -54,9 +54,9 @@ def test_errors(cli: Cli) -> None:
 
 
 def test_errors_break_between_words(cli: Cli) -> None:
-    usage = cli.screen("server", "request", "nonsense", status=2, columns=60)
-    assert max(map(len, usage.splitlines())) <= 60 and "Error: Invalid value for 'KIND': 'nonsense'" in usage
-    assert usage.startswith("Usage: slipstream server request [OPTIONS] KIND [EXPECT]\n")
+    usage = cli.screen("server", "request", "conn", "--filter-state", "shut", status=2, columns=60)
+    assert max(map(len, usage.splitlines())) <= 60 and "Error: Invalid value for '--filter-state': 'shut'" in usage
+    assert usage.startswith("Usage: slipstream server request connections")
     failure = cli.screen("-s", "nats://127.0.0.1:1", "stream", "ls", status=1, columns=60)
     assert failure == "slipstream: error: cannot connect to 127.0.0.1:1: Connection\n  refused\n"
     assert cli.screen("stream", status=2, columns=80).startswith(

@@ -7,9 +7,12 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from slipstream.client.options import ClientError
+from slipstream.client.wire import WireClient
 from support.cli import Cli, steady
 from support.jwt import ACCOUNT, USER, Key, token, user_claims
 from support.server_process import ServerProcess
@@ -173,17 +176,49 @@ def test_report_jetstream_health_and_load(cli: Cli) -> None:
 
 
 def test_request(cli: Cli) -> None:
-    (answer,) = json.loads(cli.screen("server", "request", "variables", *SYSTEM, columns=400))
+    def asked(*words: str, columns: int = 80) -> list[Any]:
+        lines = cli.screen("server", "request", *words, *SYSTEM, columns=columns).splitlines()
+        return [json.loads(line) for line in lines]  # a document a line, however narrow the screen is
+
+    (answer,) = asked("variables")
     assert answer["data"]["server_name"] == "demo"
-    (answer,) = cli.json("server", "req", "connz", "1", "--option", "limit=1", "--option", "acc=SYS", *SYSTEM)
+    (answer,) = asked("connz", "1", "--option", "limit=1", "--option", "acc=SYS")
     assert len(answer["data"]["connections"]) == 1
-    (answer,) = cli.json("server", "req", "healthz", "--name", "demo", *SYSTEM)
+    (answer,) = asked("conn", "1", "--filter-account", "SYS", "--subscriptions", "--sort", "subs", "--limit", "3")
+    assert answer["data"]["limit"] == 3
+    (connection,) = answer["data"]["connections"]
+    assert connection["account"] == "SYS"
+    assert [one["subject"] for one in connection["subscriptions_list_detail"]]
+    assert asked("connections", "1", "--filter-user", "nobody", "--filter-empty") == []
+    (answer,) = asked("connections", "1", "--filter-state", "closed", "--offset", "1")
+    assert answer["data"]["offset"] == 1
+    assert {one["reason"] for one in answer["data"]["connections"]} == {"Client Closed"}
+    (answer,) = asked("sub", "1", "--detail", "--filter-account", "SYS", "--limit", "2")
+    assert {one["account"] for one in answer["data"]["subscriptions_list"]} == {"SYS"}
+    (answer,) = asked("js", "1", "--all")
+    assert answer["data"]["account_details"][0]["stream_detail"][0]["config"]["name"]
+    (answer,) = asked("accounts", "1", "--account", "SYS")
+    assert answer["data"]["account_detail"]["account_name"] == "SYS"
+    (answer,) = asked("healthz", "--name", "demo", "-S")
     assert answer["data"]["status"] == "ok"
     assert (
         "no server answers"
         in cli.call("server", "req", "varz", "--name", "x", *SYSTEM, "--timeout", "200ms", status=1).stderr
     )
     cli.call("server", "req", "nonsense", *SYSTEM, status=2)
+    cli.call("server", "req", "varz", "--filter-cid", "1", *SYSTEM, status=2)
+
+
+def test_kick(cli: Cli) -> None:
+    with WireClient(cli.env["NATS_URL"]) as client:
+        client.flush()
+        cid, server_id = str(client.info.client_id), client.info.server_id
+        assert json.loads(cli.call("server", "req", "kick", cid, server_id, *SYSTEM).stdout)["server"]["name"] == "demo"
+        with pytest.raises(ClientError):
+            client.next_message()
+    again = cli.call("server", "req", "kick", cid, server_id, *SYSTEM, status=1).stderr
+    assert f"no such client id: {cid}" in again or "no client" in again
+    cli.call("server", "req", "kick", "0", server_id, *SYSTEM, status=2)
 
 
 def test_checks(cli: Cli) -> None:
