@@ -217,7 +217,7 @@ def test_kick(cli: Cli) -> None:
         with pytest.raises(ClientError):
             client.next_message()
     again = cli.call("server", "req", "kick", cid, server_id, *SYSTEM, status=1).stderr
-    assert f"no such client id: {cid}" in again or "no client" in again
+    assert "no such client" in again
     cli.call("server", "req", "kick", "0", server_id, *SYSTEM, status=2)
 
 
