@@ -75,6 +75,15 @@ async def test_leaders(kind: str, tmp_path: Path) -> None:
             assert checked.startswith("OK JetStream Meta Cluster OK:3 peers led by s")
             missing = cli.call("server", "check", "meta", "--expect", "4", *limits, status=2).stdout
             assert "Crit:3 peers of expected 4" in missing
+            stream = ("server", "check", "stream", "--stream", "X")
+            peers = ("--peer-lag-critical", "1000", "--peer-seen-critical", "1m", "--peer-expect")
+            while True:  # until the others have heard of the new leader
+                try:
+                    assert "OK X OK:3 peers" in cli.call(*stream, *peers, "3").stdout
+                    break
+                except AssertionError:
+                    assert time.monotonic() < deadline
+            assert "Crit:Expected 5 replicas got 3" in cli.call(*stream, *peers, "5", status=2).stdout
             unknown = cli.call("server", "cluster", "peer-remove", "nobody", "-f", *SYSTEM, status=1)
             assert "no server called 'nobody'" in unknown.stderr
 

@@ -102,6 +102,10 @@ def jetstream(session: Session, /, **limits: int) -> None:
 @click.option("--lag-critical", type=int, default=0, help="A source or mirror this many messages behind.")
 @click.option("--seen-critical", type=DURATION, default=0, help="A source or mirror silent for this long.")
 @click.option("--min-sources", type=int, default=0, help="Fewer sources than this.")
+@click.option("--max-sources", type=int, default=-1, help="More sources than this.")
+@click.option("--peer-expect", type=int, default=0, help="Copies that should be there.")
+@click.option("--peer-lag-critical", type=int, default=0, help="A copy this many operations behind.")
+@click.option("--peer-seen-critical", type=DURATION, default=0, help="A copy silent for this long.")
 @click.pass_obj
 def stream(session: Session, /, name: str, **limits: int) -> None:
     """Check a stream: its messages, its sources, and whether anything was lost."""
@@ -114,14 +118,40 @@ def stream(session: Session, /, name: str, **limits: int) -> None:
         result.above("subjects", state.get("num_subjects", 0), limits["subjects_warn"], limits["subjects_critical"])
         if state.get("lost"):
             result.say(2, f"{len(state['lost'].get('msgs') or [])} messages are lost")
+        _check_peers(info, result, limits)
         _check_sources(info, result, limits)
         result.say(0, counted(messages, "message"))
 
     judged(session, "stream", name, examine)
 
 
+def _check_peers(info: Reply, result: Verdict, limits: dict[str, int]) -> None:
+    """The copies of a stream, where a cluster keeps it."""
+    cluster: Reply = info.get("cluster") or {}
+    others: list[Reply] = cluster.get("replicas") or []
+    found, expected = len(others) + bool(cluster.get("leader")), limits["peer_expect"]
+    if expected and found != expected:
+        result.say(2, f"Expected {expected} replicas got {found}")
+    elif expected:
+        result.say(0, f"{found} peers")
+    if cluster and not cluster.get("leader"):
+        result.say(2, "No leader")
+    if not any(limits[name] for name in ("peer_expect", "peer_lag_critical", "peer_seen_critical")):
+        return
+    for words, bad in (
+        ("offline", [one for one in others if one.get("offline")]),
+        ("not current", [one for one in others if not one.get("current")]),
+        ("lagged", [one for one in others if 0 < limits["peer_lag_critical"] <= one.get("lag", 0)]),
+        ("inactive", [one for one in others if 0 < limits["peer_seen_critical"] <= one.get("active", 0)]),
+    ):
+        if bad:
+            result.say(2, f"{len(bad)} replicas {words}")
+
+
 def _check_sources(info: Reply, result: Verdict, limits: dict[str, int]) -> None:
     sources = info.get("sources") or []
+    if len(sources) > limits["max_sources"] >= 0:
+        result.say(2, f"{len(sources)} sources of at most {limits['max_sources']}")
     if len(sources) < limits["min_sources"]:
         result.say(2, f"{len(sources)} sources of expected {limits['min_sources']}")
     for source in [*sources, *([info["mirror"]] if info.get("mirror") else [])]:

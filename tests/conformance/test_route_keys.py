@@ -1,0 +1,146 @@
+"""Keys of `cluster` whose effect a peer sees on its socket, with nats-server beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.clusters import DEADLINE, HAS_NATS_SERVER, Node, connected, heard_by_all
+from support.link_world import connect, info_line
+from support.ports import free_port
+
+pytestmark = pytest.mark.skipif(not HAS_NATS_SERVER, reason="nats-server is not installed")
+
+Socket = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+KINDS = pytest.mark.parametrize("kind", ["o", "n"])
+
+
+@asynccontextmanager
+async def server(kind: str, directory: Path, cluster: str, more: str = "") -> AsyncIterator[Node]:
+    node = Node(kind, 0, directory)
+    try:
+        await node.start(node.text([], f"pool_size: -1, compression: off, {cluster}", more))
+        await (await connected(node.url)).close()
+        yield node
+    finally:
+        await node.stop()
+
+
+async def greeted(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, dict[str, Any]]:
+    """A socket and the INFO that came first."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+                break
+            except OSError:
+                await asyncio.sleep(0.05)
+        line = await reader.readline()
+    return reader, writer, json.loads(line.removeprefix(b"INFO "))
+
+
+async def introduced(node: Node) -> Socket:
+    """A socket that says it is a server of the cluster."""
+    reader, writer, _ = await greeted(node.route_port)
+    writer.write(connect() + info_line())
+    return reader, writer
+
+
+@KINDS
+async def test_advertise_is_where_peers_are_told_to_come(kind: str, tmp_path: Path) -> None:
+    async with server(kind, tmp_path, 'advertise: "example.org:7777"') as node:
+        _, writer, info = await greeted(node.route_port)
+        assert (info["host"], info["port"]) == ("example.org", 7777)
+        assert info["ip"] == "nats-route://example.org:7777/"
+        writer.close()
+
+
+@KINDS
+async def test_a_peer_that_answers_no_pings_is_gone(kind: str, tmp_path: Path) -> None:
+    """`ping_interval` and `ping_max` of the block, which are not those of clients."""
+    async with server(kind, tmp_path, 'ping_interval: "100ms", ping_max: 2') as node:
+        reader, writer = await introduced(node)
+        async with asyncio.timeout(DEADLINE):
+            said = await reader.read()
+        assert 2 <= said.count(b"PING\r\n") <= 3
+        assert said.endswith(b"-ERR 'Stale Connection'\r\n")
+        writer.close()
+        client = await connected(node.url)
+        await client.flush()
+        await client.close()
+
+
+@KINDS
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_connect_retries_counts_attempts_to_servers_that_were_heard_of(
+    kind: str, retries: int, tmp_path: Path
+) -> None:
+    port = free_port()
+    more = "debug: true, connect_error_reports: 1"
+    async with server(kind, tmp_path, f"connect_retries: {retries}", more) as node:
+        reader, writer = await introduced(node)
+        other = {"server_id": "OTHER", "server_name": "other", "ip": f"nats-route://127.0.0.1:{port}/", "port": port}
+        writer.write(b"PING\r\n")
+        async with asyncio.timeout(DEADLINE):
+            while not (await reader.readline()).startswith(b"PONG"):
+                pass
+        writer.write(info_line(**other))
+        last = f"attempt {retries + 1})"
+        async with asyncio.timeout(DEADLINE):
+            while last not in node.log_text():
+                writer.write(b"PONG\r\n")
+                await asyncio.sleep(0.05)
+        # The pause between attempts is a second.
+        await asyncio.sleep(1.3)
+        assert f"attempt {retries + 2})" not in node.log_text()
+        writer.close()
+
+
+@pytest.mark.parametrize("kinds", ["oo", "on", "no", "nn"])
+async def test_who_does_not_advertise_is_not_told_to_clients_of_others(kinds: str, tmp_path: Path) -> None:
+    nodes = [Node(kind, number, tmp_path) for number, kind in enumerate(kinds)]
+    try:
+        await nodes[0].start(nodes[0].text([], "no_advertise: true"))
+        await nodes[1].start(nodes[1].text([f"nats://127.0.0.1:{nodes[0].route_port}"]))
+        clients = [await connected(node.url) for node in nodes]
+        await heard_by_all(clients)
+        told = []
+        for node in nodes:
+            _, writer, info = await greeted(node.client_port)
+            told.append(info.get("connect_urls") or [])
+            writer.close()
+        assert told[0] == [], "nor does it tell its own clients of anybody"
+        # nats-server does not name itself either while it knows of no other.
+        assert told[1] == ([f"127.0.0.1:{nodes[1].client_port}"] if kinds[1] == "o" else [])
+        for client in clients:
+            await client.close()
+    finally:
+        for node in nodes:
+            await node.stop()
+
+
+@KINDS
+async def test_a_peer_that_reads_slowly_is_ended_or_waited_for(kind: str, tmp_path: Path) -> None:
+    """`write_deadline`, and `write_timeout` as what follows from it."""
+    async with server(kind, tmp_path, 'write_deadline: "200ms", write_timeout: close') as node:
+        reader, writer = await introduced(node)
+        writer.write(b"RS+ $G flood\r\n")
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client = await connected(node.url)
+        async with asyncio.timeout(DEADLINE):
+            while "Slow Consumer" not in node.log_text():
+                await client.publish("flood", b"x" * 500_000)
+                await client.flush()
+        assert "WriteDeadline of 200ms" in node.log_text()
+        async with asyncio.timeout(DEADLINE):
+            while (await node.shown("/routez"))["num_routes"]:
+                await asyncio.sleep(0.05)
+        assert client.is_connected
+        await client.close()
+        writer.transport.abort()
