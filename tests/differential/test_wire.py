@@ -178,7 +178,7 @@ def test_what_is_held_is_bounded_by_the_limits() -> None:
     recorder = Recorder()
     parser = new_parser(recorder)
     parser.feed(b"PUB a 150000\r\n" + b"x" * 1000)
-    assert parser.held <= 150_000 + MAX_LINE
+    assert parser.unparsed.held <= 150_000 + MAX_LINE
     parser = new_parser(recorder)
     parser.feed(b"SUB " + b"a" * 500)
-    assert parser.dead and parser.held == 0
+    assert parser.dead and parser.unparsed.held == 0

@@ -81,7 +81,7 @@ def test_who_waits_for_its_password_may_not_flood(step: int) -> None:
     client.send((b"PUB foo 1000\r\n" + b"x" * 1000 + b"\r\n") * 200, step=step)
     assert client.is_closed and client.connection.close_reason is CloseReason.AUTHENTICATION_VIOLATION
     assert client.take() == REFUSED
-    assert client.connection.parser.held == 0
+    assert client.connection.parser.unparsed.held == 0
     world.check_passwords()
     assert client.is_closed and not world.hub.connections
 
@@ -98,7 +98,7 @@ def test_as_much_as_is_allowed_is_kept_and_done() -> None:
     world = HubWorld(HASHED)
     pings = PRE_AUTH_BYTES // 6
     client = world.connect(**SLOW).send(b"PING\r\n" * pings)
-    assert client.connection.parser.held == pings * 6
+    assert client.connection.parser.unparsed.held == pings * 6
     world.check_passwords()
     assert client.take() == b"PONG\r\n" * pings
 

@@ -71,7 +71,7 @@ def test_a_closed_connection_keeps_only_what_monitoring_shows() -> None:
     _cycle(world, 1)
     for closed in world.hub.closed_connections:
         parser = closed.connection.parser
-        assert parser.dead and parser.held == 0
+        assert parser.dead and parser.unparsed.held == 0
         assert parser.verdicts is None and parser.interest is None
         assert closed.connection.rights is None or not closed.connection.rights.may_respond
 

@@ -241,7 +241,7 @@ class ClientConnection:
         if self.connected and self.verbose:
             self.outbox.write(OK_LINE)
         self._host.connected(self)
-        if self.parser.paused:
+        if self.parser.unparsed.paused:
             self.parser.resume()
 
     def _leave_account(self) -> None:
@@ -264,7 +264,7 @@ class ClientConnection:
         options, parser = self._host.options, self.parser
         parser.max_control_line = options.max_control_line
         # A large CONNECT is the operator's choice; nothing else makes a stranger cost more.
-        parser.waiting_max = max(PRE_AUTH_BYTES, options.max_control_line)
+        parser.unparsed.waiting_max = max(PRE_AUTH_BYTES, options.max_control_line)
         parser.max_payload = options.max_payload
         if self.account is not None and self.account.limits.max_payload >= 0:
             parser.max_payload = min(options.max_payload, self.account.limits.max_payload)

@@ -60,7 +60,7 @@ class Operations:
         client = self._client
         client.parser.awaiting_connect = False
         self._host.authenticate(client, ConnectInfo())
-        return client.state is State.READY or client.parser.paused
+        return client.state is State.READY or client.parser.unparsed.paused
 
     def on_connect(self, text: bytes) -> None:
         """CONNECT, also when it is not the first one."""
@@ -281,7 +281,7 @@ class Operations:
             self._host.log("ERR", client, "message headers not supported")
             client.close(CloseReason.HEADER_VIOLATION)
         elif kind == wire.TOO_MUCH_WAITING:
-            client.refuse(f"more than {client.parser.waiting_max} bytes before the password was checked")
+            client.refuse(f"more than {client.parser.unparsed.waiting_max} bytes before the password was checked")
         else:
             self._host.log("ERR", client, f"bad arguments: '{shown}'")
             client.close(CloseReason.PROTOCOL_VIOLATION)

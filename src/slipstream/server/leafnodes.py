@@ -190,7 +190,7 @@ class LeafnodeServer:
         self.sockets.start_pings(link.end)
         if isinstance(link.end.edge, LinkProtocol):
             link.end.edge.peer_is_known()
-        if isinstance(link.end.edge, LinkProtocol) and link.parser.paused:
+        if isinstance(link.end.edge, LinkProtocol) and link.parser.unparsed.paused:
             self._turns.call_soon(link.end.edge.resume_reading)
         if link.remote is not None:
             self._migration.connected(link.remote)

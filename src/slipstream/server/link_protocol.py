@@ -232,7 +232,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
             end.last_activity_ns = end.last_read_ns
         took_ns = time.time_ns() - end.last_read_ns
         was_long = self._pace.was_long(nbytes, turns.queue.written - written, took_ns)
-        if (parser.paused or was_long) and not self._held_back:
+        if (parser.unparsed.paused or was_long) and not self._held_back:
             self._held_back = True
             self.transport.pause_reading()
             if was_long:
@@ -240,7 +240,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         """The answer about the peer is there, or the others had their turn."""
-        if self._held_back and not self.end.parser.paused:
+        if self._held_back and not self.end.parser.unparsed.paused:
             self._held_back = False
             if self._coding is not None:
                 self._decoded_bytes = 0

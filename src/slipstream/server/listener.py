@@ -116,7 +116,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             connection.last_activity_ns = connection.last_read_ns
             if self._delivery.stalled and self._delivery.take_stalled():
                 self._stall()
-        if parser.paused and not self._reading_paused:
+        if parser.unparsed.paused and not self._reading_paused:
             self._hold_reading()
         took_ns = time.time_ns() - connection.last_read_ns
         if self._pace.was_long(nbytes, turns.queue.written - written, took_ns) and not self._reading_paused:
@@ -238,7 +238,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         """Read on after a pause."""
-        if self._reading_paused and not self.connection.parser.paused:
+        if self._reading_paused and not self.connection.parser.unparsed.paused:
             self._reading_paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()

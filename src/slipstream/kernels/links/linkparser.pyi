@@ -2,6 +2,7 @@ from typing import Protocol
 
 from slipstream.kernels.links.arrivals import Arrivals, ArrivalSink
 from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.wire.readbuffer import ReadBuffer
 from slipstream.kernels.wire.receivers import Link
 
 UNKNOWN_OPERATION: int
@@ -42,12 +43,10 @@ class LinkParser:
     named_accounts: bool
     max_payload: int
     max_control_line: int
-    waiting_max: int
     msgs: int
     msg_bytes: int
-    paused: bool
+    unparsed: ReadBuffer
     dead: bool
-    held: int
     def __init__(
         self, sink: LinkSink | GatewaySink, link: Link, delivery: Delivery, max_payload: int, max_control_line: int
     ) -> None: ...

@@ -72,7 +72,7 @@ cdef class LinkParser:
     cdef public unsigned long long msgs
     cdef public unsigned long long msg_bytes
     cdef public bint dead
-    cdef ReadBuffer _bytes
+    cdef readonly ReadBuffer unparsed
     cdef InterestLines _interest
 
     def __cinit__(
@@ -85,52 +85,33 @@ cdef class LinkParser:
         self.ready = self.named_accounts = False
         self.max_payload = max_payload
         self.max_control_line = max_control_line
-        self._bytes = ReadBuffer()
-        self._bytes.waiting_max = max_control_line
+        self.unparsed = ReadBuffer()
+        self.unparsed.waiting_max = max_control_line
         self.dead = False
 
     # --- bytes ------------------------------------------------------------------------------------------------------
 
-    @property
-    def paused(self):
-        """Whether nothing is parsed now."""
-        return self._bytes.paused
-
-    @property
-    def waiting_max(self):
-        """Bytes that may come meanwhile."""
-        return self._bytes.waiting_max
-
-    @waiting_max.setter
-    def waiting_max(self, Py_ssize_t most):
-        self._bytes.waiting_max = most
-
-    @property
-    def held(self):
-        """Bytes kept of an incomplete operation."""
-        return self._bytes.size()
-
     def stop(self):
         """Take no further operation and keep nothing but the counts."""
         self.dead = True
-        self._bytes.stop()
+        self.unparsed.stop()
         self._sink = None
         self._interest.stop()
         self.arrivals.stop()
 
     def pause(self):
         """Stop after the operation under way; bytes that still come are kept for `resume`, up to `waiting_max`."""
-        self._bytes.paused = True
+        self.unparsed.paused = True
 
     def resume(self):
         """Go on with what was kept."""
-        cdef bytes held = self._bytes.resume()
+        cdef bytes held = self.unparsed.resume()
         if held is not None and not self.dead:
             self._consume(PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
 
     def lend(self, bytearray shared not None):
         """Where the next read should put its bytes. `shared` is used until `filled` is called, then free again."""
-        return self._bytes.lend(shared)
+        return self.unparsed.lend(shared)
 
     def filled(self, bytearray shared not None, Py_ssize_t size):
         """The read put `size` bytes where `lend` said."""
@@ -138,10 +119,10 @@ cdef class LinkParser:
         cdef object owner
         if self.dead:
             return
-        if self._bytes.reads_aside(shared):
-            self.feed(self._bytes.aside(size))
+        if self.unparsed.reads_aside(shared):
+            self.feed(self.unparsed.aside(size))
             return
-        owner = self._bytes.filled(shared, size, &found)
+        owner = self.unparsed.filled(shared, size, &found)
         if owner is not None:
             self._consume(found.at, found.size)
 
@@ -151,14 +132,14 @@ cdef class LinkParser:
         cdef object owner
         cdef Py_ssize_t at = 0
         while not self.dead and at < PyBytes_GET_SIZE(data):
-            owner = self._bytes.fed(data, &at, &found)
+            owner = self.unparsed.fed(data, &at, &found)
             if owner is not None:
                 self._consume(found.at, found.size)
             else:
                 self._check_waiting()
 
     cdef int _check_waiting(self) except -1:
-        cdef bytes held = self._bytes.overflow()
+        cdef bytes held = self.unparsed.overflow()
         if held is not None:
             self._violate(WAITS_TOO_LONG, PyBytes_AS_STRING(held), PyBytes_AS_STRING(held) + PyBytes_GET_SIZE(held))
         return 0
@@ -168,9 +149,9 @@ cdef class LinkParser:
         cdef Py_ssize_t need = 0
         cdef Py_ssize_t used = self._parse(start, size, &need)
         if self.dead or used == size:
-            self._bytes.parsed()
+            self.unparsed.parsed()
         else:
-            self._bytes.keep(start + used, size - used, need)
+            self.unparsed.keep(start + used, size - used, need)
             self._check_waiting()
         return 0
 
@@ -184,7 +165,7 @@ cdef class LinkParser:
         cdef const char *line_end
         cdef Py_ssize_t used
         cdef char first
-        while p < end and not self._bytes.paused:
+        while p < end and not self.unparsed.paused:
             newline = <const char *>memchr(p, b"\n", end - p)
             if newline == NULL:
                 self._check_partial(p, end)

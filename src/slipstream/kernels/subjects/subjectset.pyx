@@ -236,18 +236,14 @@ cdef object _first(list owners):
 
 cdef object _any_below(_Node node):
     """The owner of some pattern that has one more token."""
-    if node.tails is not None:
-        return _first(node.tails)
-    if node.deep is not None:
-        return node.deep[0][1]
-    node = node.star if node.star is not None else <_Node>next(iter(node.arms.values()))
-    while node.ends is None:
+    while True:
         if node.tails is not None:
             return _first(node.tails)
         if node.deep is not None:
             return node.deep[0][1]
         node = node.star if node.star is not None else <_Node>next(iter(node.arms.values()))
-    return _first(node.ends)
+        if node.ends is not None:
+            return _first(node.ends)
 
 
 cdef Py_ssize_t _all_below(_Node node, list owners, Py_ssize_t steps) except -1:
@@ -281,10 +277,38 @@ cdef object _pairs(list first, list second, list found):
     return None
 
 
+cdef Py_ssize_t _same_tokens(dict first, dict second, list stack) except -1:
+    """Put the nodes that the same token leads to on the stack, in pairs; how many tokens were looked up."""
+    if len(first) <= len(second):
+        for token, below in first.items():
+            other = second.get(token)
+            if other is not None:
+                stack.extend((below, other))
+        return len(first)
+    for token, other in second.items():
+        below = first.get(token)
+        if below is not None:
+            stack.extend((below, other))
+    return len(second)
+
+
+cdef object _at_one_node(_Node node, Py_ssize_t *steps, bint subset):
+    """Two owners of different patterns that are related by what stands at this node; None: none are."""
+    for owners in (node.ends, node.tails):
+        if owners is not None and len(owners) > 1:
+            return owners[0], owners[1]
+    if node.tails is not None and (node.arms is not None or node.star is not None or node.deep is not None):
+        return _other_than_tail(node)
+    if node.deep is None:
+        return None
+    result, steps[0] = _deep_within(node.deep, steps[0], subset)
+    return result
+
+
 cdef object _overlap(_Node first, _Node second, Py_ssize_t steps, list found):
     """Two owners whose patterns overlap, or all of them into `found`. The same node twice: of different patterns."""
     cdef list stack = [first, second]
-    cdef _Node u, v, below, other
+    cdef _Node u, v, below
     cdef list owners
     while stack:
         v = <_Node>stack.pop()
@@ -293,15 +317,9 @@ cdef object _overlap(_Node first, _Node second, Py_ssize_t steps, list found):
         if steps <= 0:
             raise TooManySteps
         if u is v:
-            for owners in (u.ends, u.tails):
-                if owners is not None and len(owners) > 1:
-                    return owners[0], owners[1]
-            if u.tails is not None and (u.arms is not None or u.star is not None or u.deep is not None):
-                return _other_than_tail(u)
-            if u.deep is not None:
-                result, steps = _deep_within(u.deep, steps, False)
-                if result is not None:
-                    return result
+            result = _at_one_node(u, &steps, False)
+            if result is not None:
+                return result
             if u.star is not None:
                 stack.extend((u.star, u.star))
             if u.arms is not None:
@@ -347,24 +365,14 @@ cdef object _overlap(_Node first, _Node second, Py_ssize_t steps, list found):
             for below in u.arms.values():
                 stack.extend((below, v.star))
         if u.arms is not None and v.arms is not None:
-            steps -= min(len(u.arms), len(v.arms))
-            if len(u.arms) <= len(v.arms):
-                for token, below in u.arms.items():
-                    other = <_Node>v.arms.get(token)
-                    if other is not None:
-                        stack.extend((below, other))
-            else:
-                for token, other in v.arms.items():
-                    below = <_Node>u.arms.get(token)
-                    if below is not None:
-                        stack.extend((below, other))
+            steps -= _same_tokens(u.arms, v.arms, stack)
     return None
 
 
 cdef object _subset(_Node first, _Node second, Py_ssize_t steps, list found):
     """Two owners, the pattern of the first contained in that of the second, or all of them into `found`."""
     cdef list stack = [first, second]
-    cdef _Node u, v, below, other
+    cdef _Node u, v, below
     cdef list owners
     while stack:
         v = <_Node>stack.pop()
@@ -373,15 +381,9 @@ cdef object _subset(_Node first, _Node second, Py_ssize_t steps, list found):
         if steps <= 0:
             raise TooManySteps
         if u is v:
-            for owners in (u.ends, u.tails):
-                if owners is not None and len(owners) > 1:
-                    return owners[0], owners[1]
-            if u.tails is not None and (u.arms is not None or u.star is not None or u.deep is not None):
-                return _other_than_tail(u)
-            if u.deep is not None:
-                result, steps = _deep_within(u.deep, steps, True)
-                if result is not None:
-                    return result
+            result = _at_one_node(u, &steps, True)
+            if result is not None:
+                return result
         else:
             if u.ends is not None and v.ends is not None:
                 result = _pairs(u.ends, v.ends, found)
@@ -405,19 +407,8 @@ cdef object _subset(_Node first, _Node second, Py_ssize_t steps, list found):
             steps -= len(u.arms)
             for below in u.arms.values():
                 stack.extend((below, v.star))
-        if v.arms is None:
-            continue
-        steps -= min(len(u.arms), len(v.arms))
-        if len(u.arms) <= len(v.arms):
-            for token, below in u.arms.items():
-                other = <_Node>v.arms.get(token)
-                if other is not None:
-                    stack.extend((below, other))
-        else:
-            for token, other in v.arms.items():
-                below = <_Node>u.arms.get(token)
-                if below is not None:
-                    stack.extend((below, other))
+        if v.arms is not None:
+            steps -= _same_tokens(u.arms, v.arms, stack)
     return None
 
 

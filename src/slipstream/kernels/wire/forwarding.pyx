@@ -218,7 +218,6 @@ cdef class Forwarding:
         cdef bint routed = link.kind == TO_ROUTE or link.kind == TO_GATEWAY
         cdef bytes origin = source.cluster if link.kind == TO_ROUTE and source is not None and source.kind != TO_ROUTE else None
         cdef bytes readdressed
-        cdef bytes large
         cdef bint with_header = m.header_size != 0 and link.headers
         cdef const char *subject = m.wire_subject
         cdef Py_ssize_t subject_size = m.wire_subject_size
@@ -256,8 +255,7 @@ cdef class Forwarding:
         if m.header_size and not with_header:
             body += m.header_size
             size -= m.header_size
-        large = self._writer.whole
-        whole = large is not None and body == PyBytes_AS_STRING(large) and size == PyBytes_GET_SIZE(large)
+        whole = self._writer.is_whole(body, size)
         needed = 5 + sid_size + subject_size + 1 + reply_size + 1 + shown_size + 3 + m.tail_size + 4
         if queues is not None:
             needed += PyBytes_GET_SIZE(queues)
@@ -309,18 +307,7 @@ cdef class Forwarding:
         else:
             memcpy(p, m.tail, m.tail_size)
             p += m.tail_size
-        if whole:
-            outbox.advance(p - start)
-            outbox.put_whole(large)
-            start = p = outbox.reserve(2)
-        else:
-            if size:
-                memcpy(p, body, size)
-            p += size
-        p[0] = b"\r"
-        p[1] = b"\n"
-        outbox.advance(p + 2 - start)
-        self._writer.written(outbox, size)
+        self._writer.finish(outbox, start, p, body, size, whole)
         sub.delivered += 1
         if sub.watched and reply_size:
             # The other server notes the reply that it may answer.

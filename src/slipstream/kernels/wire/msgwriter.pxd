@@ -1,3 +1,5 @@
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
 from slipstream.kernels.decimal cimport put_number
 from slipstream.kernels.wire.outbox cimport Outbox
 from slipstream.kernels.wire.receivers cimport Route, Subscription
@@ -59,7 +61,12 @@ cdef class MessageWriter:
     cdef Py_ssize_t group(
         self, Route route, Py_ssize_t index, Py_ssize_t start, object publisher, Message *m
     ) except -1
-    cdef int written(self, Outbox outbox, Py_ssize_t size) except -1
+    cdef int finish(
+        self, Outbox outbox, char *start, char *p, const char *body, Py_ssize_t size, bint whole
+    ) except -1
+    cdef inline bint is_whole(self, const char *body, Py_ssize_t size) noexcept:
+        """Whether a body is the large object that is being delivered."""
+        return self.whole is not None and body == PyBytes_AS_STRING(self.whole) and size == PyBytes_GET_SIZE(self.whole)
     cdef Py_ssize_t one_addressed(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size, Message *m, bint crossed
     ) except -1

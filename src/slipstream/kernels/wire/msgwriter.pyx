@@ -161,7 +161,7 @@ cdef class MessageWriter:
             tail = plain_tail
             tail_size = plain_size
 
-        whole = self.whole is not None and body == PyBytes_AS_STRING(self.whole) and size == PyBytes_GET_SIZE(self.whole)
+        whole = self.is_whole(body, size)
         sid_size = PyBytes_GET_SIZE(sub.sid)
         needed = 5 + subject_size + 1 + sid_size + 1 + reply_size + 1 + tail_size + 2
         start = p = outbox.reserve(needed if whole else needed + size)
@@ -184,18 +184,7 @@ cdef class MessageWriter:
             p += 1
         memcpy(p, tail, tail_size)
         p += tail_size
-        if whole:
-            outbox.advance(p - start)
-            outbox.put_whole(self.whole)
-            start = p = outbox.reserve(2)
-        else:
-            if size:
-                memcpy(p, body, size)
-            p += size
-        p[0] = b"\r"
-        p[1] = b"\n"
-        outbox.advance(p + 2 - start)
-        self.written(outbox, size)
+        self.finish(outbox, start, p, body, size, whole)
         sub.delivered += 1
         if sub.watched or sub.max_msgs:
             # The owner counts towards auto-unsubscribe or notes the reply it may answer.
@@ -208,8 +197,21 @@ cdef class MessageWriter:
                 self.failed(error)
         return 1
 
-    cdef int written(self, Outbox outbox, Py_ssize_t size) except -1:
-        """A message was put into an outbox."""
+    cdef int finish(
+        self, Outbox outbox, char *start, char *p, const char *body, Py_ssize_t size, bint whole
+    ) except -1:
+        """A message whose line lies in an outbox from `start` to `p`: its body and its end."""
+        if whole:
+            outbox.advance(p - start)
+            outbox.put_whole(self.whole)
+            start = p = outbox.reserve(2)
+        else:
+            if size:
+                memcpy(p, body, size)
+            p += size
+        p[0] = b"\r"
+        p[1] = b"\n"
+        outbox.advance(p + 2 - start)
         outbox.msgs += 1
         outbox.msg_bytes += size
         if outbox._waiting + outbox.in_flight > outbox.stall_at:

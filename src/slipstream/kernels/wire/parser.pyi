@@ -2,6 +2,7 @@ from typing import Protocol
 
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.publishing import Publishing
+from slipstream.kernels.wire.readbuffer import ReadBuffer
 
 UNKNOWN_OPERATION: int
 BAD_ARGUMENTS: int
@@ -30,9 +31,7 @@ class Parser(Publishing):
     headers: bool
     max_payload: int
     max_control_line: int
-    waiting_max: int
-    paused: bool
-    held: int
+    unparsed: ReadBuffer
     def __init__(
         self, sink: Sink, client: object, delivery: Delivery, max_payload: int, max_control_line: int
     ) -> None: ...

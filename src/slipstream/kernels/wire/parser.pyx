@@ -50,38 +50,19 @@ cdef class Parser(Publishing):
     cdef public bint headers
     cdef public Py_ssize_t max_payload
     cdef public Py_ssize_t max_control_line
-    cdef ReadBuffer _bytes
+    cdef readonly ReadBuffer unparsed
 
     def __cinit__(self, sink, client, Delivery delivery not None, Py_ssize_t max_payload, Py_ssize_t max_control_line):
         self.awaiting_connect = self.headers = False
         self.max_payload = max_payload
         self.max_control_line = max_control_line
-        self._bytes = ReadBuffer()
-        self._bytes.waiting_max = max_control_line
-
-    @property
-    def paused(self):
-        """Whether nothing is parsed now."""
-        return self._bytes.paused
-
-    @property
-    def waiting_max(self):
-        """Bytes that may come meanwhile."""
-        return self._bytes.waiting_max
-
-    @waiting_max.setter
-    def waiting_max(self, Py_ssize_t most):
-        self._bytes.waiting_max = most
-
-    @property
-    def held(self):
-        """Bytes kept of an incomplete operation."""
-        return self._bytes.size()
+        self.unparsed = ReadBuffer()
+        self.unparsed.waiting_max = max_control_line
 
     def stop(self):
         """Take no further operation and keep nothing but the counts."""
         self.dead = True
-        self._bytes.stop()
+        self.unparsed.stop()
         self._last_subject = None
         self._last_route = None
         self.verdicts = None
@@ -91,17 +72,17 @@ cdef class Parser(Publishing):
 
     def pause(self):
         """Stop after the operation under way; bytes that still come are kept for `resume`, up to `waiting_max`."""
-        self._bytes.paused = True
+        self.unparsed.paused = True
 
     def resume(self):
         """Go on with what was kept."""
-        cdef bytes held = self._bytes.resume()
+        cdef bytes held = self.unparsed.resume()
         if held is not None and not self.dead:
             self._consume(PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
 
     def lend(self, bytearray shared not None):
         """Where the next read should put its bytes. `shared` is used until `filled` is called, then free again."""
-        return self._bytes.lend(shared)
+        return self.unparsed.lend(shared)
 
     def filled(self, bytearray shared not None, Py_ssize_t size):
         """The read put `size` bytes where `lend` said."""
@@ -109,10 +90,10 @@ cdef class Parser(Publishing):
         cdef object owner
         if self.dead:
             return
-        if self._bytes.reads_aside(shared):
-            self.feed(self._bytes.aside(size))
+        if self.unparsed.reads_aside(shared):
+            self.feed(self.unparsed.aside(size))
             return
-        owner = self._bytes.filled(shared, size, &found)
+        owner = self.unparsed.filled(shared, size, &found)
         if owner is not None:
             self._consume(found.at, found.size)
 
@@ -122,14 +103,14 @@ cdef class Parser(Publishing):
         cdef object owner
         cdef Py_ssize_t at = 0
         while not self.dead and at < PyBytes_GET_SIZE(data):
-            owner = self._bytes.fed(data, &at, &found)
+            owner = self.unparsed.fed(data, &at, &found)
             if owner is not None:
                 self._consume(found.at, found.size)
             else:
                 self._check_waiting()
 
     cdef int _check_waiting(self) except -1:
-        cdef bytes held = self._bytes.overflow()
+        cdef bytes held = self.unparsed.overflow()
         if held is not None:
             self._violate(TOO_MUCH_WAITING, PyBytes_AS_STRING(held), PyBytes_AS_STRING(held) + PyBytes_GET_SIZE(held))
         return 0
@@ -139,11 +120,11 @@ cdef class Parser(Publishing):
         cdef Py_ssize_t need = 0
         cdef Py_ssize_t used = self._parse(start, size, &need)
         if self.dead or used == size:
-            self._bytes.parsed()
+            self.unparsed.parsed()
         elif need == PARTIAL_LINE:
-            self._bytes.hold(without_idle_bytes(start + used, start + size))
+            self.unparsed.hold(without_idle_bytes(start + used, start + size))
         else:
-            self._bytes.keep(start + used, size - used, need)
+            self.unparsed.keep(start + used, size - used, need)
             self._check_waiting()
         return 0
 
@@ -154,11 +135,11 @@ cdef class Parser(Publishing):
         cdef const char *newline
         cdef const char *line_end
         cdef Py_ssize_t used
-        while p < end and not self._bytes.paused:
+        while p < end and not self.unparsed.paused:
             if self.awaiting_connect and (p[0] | 0x20) != b"c":
                 if not self._sink.on_early_operation():
                     return 0
-                if self._bytes.paused:
+                if self.unparsed.paused:
                     break
             newline = <const char *>memchr(p, b"\n", end - p)
             if newline == NULL:

@@ -6,8 +6,8 @@ cdef struct Unparsed:
 
 
 cdef class ReadBuffer:
-    cdef bint paused
-    cdef Py_ssize_t waiting_max
+    cdef readonly bint paused
+    cdef public Py_ssize_t waiting_max
     cdef bytearray _aside
     cdef bytes _held
     cdef object _message

@@ -1,3 +1,4 @@
-# All of it is called from other kernels.
-
-class ReadBuffer: ...
+class ReadBuffer:
+    paused: bool
+    waiting_max: int
+    held: int

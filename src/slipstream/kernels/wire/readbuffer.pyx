@@ -35,8 +35,13 @@ cdef class ReadBuffer:
         waiting_max: bytes that may wait meanwhile.
     """
 
-    cdef Py_ssize_t size(self):
+    @property
+    def held(self):
         """Bytes kept of an incomplete operation."""
+        return self.size()
+
+    cdef Py_ssize_t size(self):
+        """The same, for kernels."""
         if self._message is not None:
             return self._have
         return 0 if self._held is None else PyBytes_GET_SIZE(self._held)

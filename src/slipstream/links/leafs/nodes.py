@@ -324,7 +324,7 @@ class LeafNodes:
         self.hub.in_steps(self._announce(link, interest, account))
         for listener in self.on_connected:
             listener(link)
-        if link.parser.paused:
+        if link.parser.unparsed.paused:
             link.parser.resume()
 
     def _announce(self, link: LeafLink, interest: LeafInterest, account: Account) -> Iterator[None]:
