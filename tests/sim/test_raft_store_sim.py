@@ -15,7 +15,7 @@ from support.raft_store_sim import StoreMutant, StoreSim
 SEEDS = 40
 """In every run; a seed takes some hundredths of a second."""
 
-SHORT_SEEDS = 200
+SHORT_SEEDS = 1_000
 """With less time for trouble each."""
 
 BLOCKS = 8
