@@ -30,4 +30,6 @@ class Figure:
         """A line for people."""
         sign = ">=" if self.more_is_better else "<="
         verdict = "holds" if self.holds else "MISSED"
-        return f"{self.name}: {self.value:,.1f} {self.unit} (bar {sign} {self.bar:,.0f} {self.unit}): {verdict}"
+        digits = 0 if float(self.bar).is_integer() else 2
+        value, bar = f"{self.value:,.{max(digits, 1)}f}", f"{self.bar:,.{digits}f}"
+        return f"{self.name}: {value} {self.unit} (bar {sign} {bar} {self.unit}): {verdict}"

@@ -84,7 +84,7 @@ def _measured(order: str, messages: int, workers: int) -> tuple[float, float]:
             fill(server.url, messages, _KEYS)
             with WireClient(server.url) as client:
                 make_consumer(
-                    client, "WORK", ack_policy="explicit", max_ack_pending=20_000, metadata=dict(_ORDERS[order])
+                    client, "WORK", ack_policy="explicit", max_ack_pending=10_000, metadata=dict(_ORDERS[order])
                 )
             load = _Workers(server.url, workers)
             before_ns = server.cpu_ns()
