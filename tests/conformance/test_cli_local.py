@@ -54,7 +54,7 @@ def test_errors(cli: Cli) -> None:
 
 
 def test_errors_break_between_words(cli: Cli) -> None:
-    usage = cli.screen("server", "request", "conn", "--filter-state", "shut", status=2, columns=60)
+    usage = cli.screen("server", "request", "connections", "--filter-state", "shut", status=2, columns=60)
     assert max(map(len, usage.splitlines())) <= 60 and "Error: Invalid value for '--filter-state': 'shut'" in usage
     assert usage.startswith("Usage: slipstream server request connections")
     failure = cli.screen("-s", "nats://127.0.0.1:1", "stream", "ls", status=1, columns=60)
