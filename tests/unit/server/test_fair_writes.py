@@ -77,6 +77,10 @@ class Receiver:
         self.transport.writes.clear()
         self.transport.data = b""
 
+    def run_and_flush(self, work: Callable[[], None]) -> None:
+        work()
+        self.protocol.flush()
+
     def call_later(self, delay_ns: int, callback: Callable[[], object]) -> Timer:
         return Timer()
 

@@ -52,6 +52,10 @@ class Slow:
         self.protocol.connection_made(cast(asyncio.Transport, self.transport))
         self.timers.clear()
 
+    def run_and_flush(self, work: Callable[[], None]) -> None:
+        work()
+        self.protocol.flush()
+
     def call_later(self, delay_ns: int, callback: Callable[[], object]) -> Timer:
         assert delay_ns == SECOND_NS or not self.timers
         self.timers.append(callback)
