@@ -17,6 +17,19 @@ pytestmark = pytest.mark.skipif(not HAS_NATS_SERVER, reason="nats-server is not 
 SYSTEM = ("--user", "s", "--password", "p")
 ACCOUNTS = "accounts { $SYS { users: [{user: s, password: p}] }, A { users: [{user: a, password: p}] } }"
 
+# Headings, as `nats` shows them for several servers.
+LIST = "Name Cluster Host Version JS Conns Subs Routes GWs Mem CPU_% Cores Slow Uptime RTT"
+CONNECTIONS = "CID Name Server Cluster IP Account Uptime In_Msgs Out_Msgs In_Bytes Out_Bytes Subs"
+JETSTREAM = "Server Cluster Streams Consumers Messages Bytes Memory File API_Req Pending"
+ROUTES = "Server Cluster Name Account Address ID Uptime RTT Subs Bytes_In Bytes_Out"
+GATEWAYS = "Server Name Port Kind Connection ID Uptime RTT Bytes Accounts"
+LEAFNODES = "Server Name Account Address RTT Msgs_In Msgs_Out Bytes_In Bytes_Out Subs Compressed Spoke"
+HEALTH = "Server Cluster Domain Status Type Error"
+
+
+def headings(text: str) -> list[str]:
+    return [word.replace("_", " ") for word in text.split()]
+
 
 def rows(screen: str) -> list[list[str]]:
     """The cells of all tables."""
@@ -34,23 +47,43 @@ async def test_what_is_shown_of_a_cluster(kinds: str, tmp_path: Path) -> None:
         async def shown(*words: str, status: int = 0) -> str:
             return str((await asyncio.to_thread(cli.call, "server", *words, *SYSTEM, status=status)).stdout)
 
-        table = rows(await shown("list"))
+        table = rows(await shown("list", "--sort", "name"))
         assert [row[0] for row in table[2:4]] == ["s0", "s1"]
-        assert table[1][5:8] == ["Conns", "Subs", "Routes"]
-        assert int(table[2][7]) >= 1
+        assert table[1] == headings(LIST)
+        assert int(table[2][7]) >= 1 and table[2][8] == "0"
         assert table[4][1:3] == ["1", "2"], "clusters and servers, below all others"
         assert table[-2] == ["C", "2", "0", "0", table[-1][-1]]
         assert "---- ping statistics ----\n2 replies max: " in await shown("ping", "2")
-        links = {tuple(row[:3]) for row in rows(await shown("report", "routes"))[2:]}
-        assert links == {("s0", "C", "s1"), ("s1", "C", "s0")}
+        table = rows(await shown("report", "routes"))
+        assert table[1] == headings(ROUTES)
+        assert [row[:3] for row in table[2:-1] if row[0]] == [["s0", "C", "s1"], ["s1", "C", "s0"]]
+        assert table[-1][:5] == ["2", "1", "", "", str(len(table) - 3)], "servers, clusters and routes"
         only = rows(await shown("report", "routes", "--cluster", "C", "--host", "127.0.0.1", "--sort", "in-bytes"))
         assert len(only) > 2
         assert (
             "no server answers"
             in (await asyncio.to_thread(cli.call, "server", "req", "varz", "--tags", "none", *SYSTEM, status=1)).stderr
         )
-        assert "Connections per server" in await shown("report", "connections")
-        assert "Super Cluster Report" in await shown("report", "gateways")
+        table = rows(await shown("report", "connections"))
+        assert table[0] == ["Top 3 Connections out of 3 by subs"] and table[1] == headings(CONNECTIONS)
+        assert {tuple(row[2:4]) for row in table[2:5]} == {("s0", "C"), ("s1", "C")}
+        assert table[5][1] == "Totals for 3 connections"
+        assert table[6:] == [
+            ["Connections per server"],
+            ["Server", "Cluster", "Connections"],
+            ["s1", "C", "1"],
+            ["s0", "C", "2"],
+        ]
+        table = rows(await shown("report", "health"))
+        assert table[1:] == [
+            headings(HEALTH),
+            ["s0", "C", "", "ok (200)", "", ""],
+            ["s1", "C", "", "ok (200)", "", ""],
+            ["2", "1", "", "ok: 2 / err: 0", "", "0"],
+        ]
+        table = rows(await shown("report", "gateways"))
+        assert (table[0], table[1]) == (["Super Cluster Report"], headings(GATEWAYS))
+        assert table[-1][:2] == ["2", "1"] and table[-1][4] == "0"
         for client in clients:
             await client.close()
 
@@ -72,6 +105,18 @@ async def test_what_is_shown_of_a_supercluster(tmp_path: Path) -> None:
                 await asyncio.sleep(0.1)
         assert [row[0] for row in meta[1:]] == ["s0", "s1", "s2"]
         assert [row[2] for row in meta[1:]].count("yes") == 1
+        table = await shown("report", "jetstream")
+        assert table[1] == headings(JETSTREAM)
+        assert [row[0].removesuffix("*") for row in table[2:5]] == ["s0", "s1", "s2"]
+        assert ["*" in row[0] for row in table[2:5]].count(True) == 1
+        assert table[5][:5] == ["", "", "0", "0", "0"] and table[5][-1] == "0", "what all come to"
+        table = await shown("report", "gateways")
+        assert table[1] == headings(GATEWAYS)
+        assert [row[:2] for row in table[2:-1] if row[0]] == [["s0", "A"], ["s1", "A"], ["s2", "B"]]
+        links = [row[3:6] for row in table[2:-1] if not row[0]]
+        assert {row[0] for row in links} == {"Inbound", "Outbound", ""}
+        assert all(row[1].split()[1].startswith("127.0.0.1:") and row[2].startswith("gid:") for row in links)
+        assert table[-1][:5] == ["3", "2", "", "", str(len(links))]
         overview = [row for row in await shown("list") if len(row) == 5]
         assert [row[:4] for row in overview[1:]] == [["A", "2", "2", "1"], ["B", "1", "1", "2"], ["", "3", "3", "3"]]
 
@@ -85,4 +130,5 @@ async def test_what_is_shown_of_leaf_nodes(tmp_path: Path) -> None:
         cli.env["COLUMNS"] = "200"
         words = ("server", "report", "leafnodes", "--account", "A", *SYSTEM)
         table = rows((await asyncio.to_thread(cli.call, *words)).stdout)
-        assert (table[2][:3], table[2][-1]) == (["hub", "leaf1", "A"], "no")
+        assert table[1] == headings(LEAFNODES)
+        assert (table[2][:3], table[2][-1]) == (["hub", "leaf1", "A"], "false")

@@ -33,21 +33,23 @@ SYSTEM = ("--user", "sys", "--password", "secret")
 NEEDS_SYSTEM = "this needs a user of the system account"
 
 HEALTH = """\
-╭───────────────────────────────────╮
-│           Health Report           │
-├────────┬─────────┬────────┬───────┤
-│ Server │ Cluster │ Status │ Error │
-├────────┼─────────┼────────┼───────┤
-│ demo   │         │ ok     │       │
-╰────────┴─────────┴────────┴───────╯
+╭───────────────────────────────────────────────────────────╮
+│                       Health Report                       │
+├────────┬─────────┬────────┬────────────────┬──────┬───────┤
+│ Server │ Cluster │ Domain │ Status         │ Type │ Error │
+├────────┼─────────┼────────┼────────────────┼──────┼───────┤
+│ demo   │         │        │ ok (200)       │      │       │
+├────────┼─────────┼────────┼────────────────┼──────┼───────┤
+│ 1      │       1 │        │ ok: 1 / err: 0 │      │     0 │
+╰────────┴─────────┴────────┴────────────────┴──────┴───────╯
 """
 
 JETSTREAM = """\
-╭─────────────────────────────────────────────────────────────────────────────────────╮
-│                          JetStream Summary for account APP                          │
-├────────┬─────────┬───────────┬──────────┬───────┬────────┬──────┬─────────┬─────────┤
-│ Server │ Streams │ Consumers │ Messages │ Bytes │ Memory │ File │ API Req │ API Err │
-├────────┼─────────┼───────────┼──────────┼───────┼────────┼──────┼─────────┼─────────┤
+╭───────────────────────────────────────────────────────────────────────────────────────────────╮
+│                               JetStream Summary for Account APP                               │
+├────────┬─────────┬─────────┬───────────┬──────────┬───────┬────────┬──────┬─────────┬─────────┤
+│ Server │ Cluster │ Streams │ Consumers │ Messages │ Bytes │ Memory │ File │ API Req │ Pending │
+├────────┼─────────┼─────────┼───────────┼──────────┼───────┼────────┼──────┼─────────┼─────────┤
 """
 
 
@@ -94,14 +96,17 @@ def test_info(cli: Cli) -> None:
 
 
 def test_list_and_ping(cli: Cli) -> None:
-    heading, row = cells(cli.screen("server", "list", "1", *SYSTEM))
+    heading, row, total = cells(cli.call("server", "list", "1", *SYSTEM).stdout)
     assert heading == [
         "Name",
+        "Cluster",
         "Host",
         "Version",
         "JS",
         "Conns",
         "Subs",
+        "Routes",
+        "GWs",
         "Mem",
         "CPU %",
         "Cores",
@@ -109,7 +114,8 @@ def test_list_and_ping(cli: Cli) -> None:
         "Uptime",
         "RTT",
     ]
-    assert (row[0], row[1], row[3], row[4]) == ("demo", "127.0.0.1", "yes", "1")
+    assert (row[0], row[2], row[4], row[5], row[7], row[8]) == ("demo", "127.0.0.1", "yes", "1", "0", "0")
+    assert (total[1], total[2], total[4], total[5]) == ("0", "1", "1", "1")
     (found,) = cli.json("server", "ls", "1", "--sort", "uptime", "-R", "-j", *SYSTEM)
     assert found["server"]["name"] == "demo"
     assert NEEDS_SYSTEM in cli.call("server", "ls", status=1).stderr
@@ -123,10 +129,10 @@ def test_report_connections(cli: Cli) -> None:
         listener.expect("Subscribing")
         cli.call("rtt")
         screen = cli.screen("server", "report", "connections", "--account", "APP", *SYSTEM, columns=160)
-        assert "Connections Overview: 1 connection" in screen
-        heading, row = cells(screen)
-        assert heading[:6] == ["CID", "Name", "Server", "IP", "Account", "Uptime"]
-        assert (row[1], row[2], row[4], row[-1]) == ("listener", "demo", "APP", "1")
+        assert "Top 1 Connections out of 1 by subs" in screen
+        heading, row = cells(screen)[:2]
+        assert heading[:7] == ["CID", "Name", "Server", "Cluster", "IP", "Account", "Uptime"]
+        assert (row[1], row[2], row[5], row[-1]) == ("listener", "demo", "APP", "1")
         narrow = cli.screen("server", "report", "conns", "--account", "APP", *SYSTEM, columns=60)
         assert "Account" not in narrow and "listener" in narrow, "what matters least goes first"
         assert max(map(len, narrow.splitlines())) <= 60
@@ -134,8 +140,8 @@ def test_report_connections(cli: Cli) -> None:
         assert "Name: listener\n" in narrow, "what does not fit becomes a block of lines"
         names = [row["name"] for row in cli.json("server", "report", "connz", "--sort", "cid", "-j", *SYSTEM)]
         assert names[0] == "listener" and len(names) == 2
-        reverse = cli.json("server", "report", "connz", "1", "--sort", "uptime", "-R", "-j", *SYSTEM)
-        assert [row["name"] for row in reverse] == names[1:]
+        oldest = cli.json("server", "report", "connz", "1", "--sort", "uptime", "--top", "1", "-R", "-j", *SYSTEM)
+        assert [(row["name"], row["server"]["name"]) for row in oldest] == [("listener", "demo")]
         (by_subject,) = cli.json(
             "server", "report", "conn", "--account", "APP", "--subject", "orders.new", "-j", *SYSTEM
         )
@@ -148,13 +154,17 @@ def test_report_connections(cli: Cli) -> None:
         assert "listener" in cli.screen("account", "report", "conns", columns=160)
         accounts = cells(cli.screen("server", "report", "accounts", *SYSTEM))
         assert [row[:2] for row in accounts] == [["Account", "Connections"], ["APP", "1"], ["SYS", "1"]]
-        assert list(cli.json("server", "report", "acct", "APP", "-j", *SYSTEM)) == ["APP"]
+        (of_account,) = cli.json("server", "report", "acct", "APP", "-j", *SYSTEM)
+        assert (of_account["account"], of_account["connection_info"][0]["name"]) == ("APP", "listener")
+        shown = cli.screen("server", "report", "acct", "APP", *SYSTEM, columns=160)
+        assert "Top 1 Connections out of 1 by subs" in shown and "listener" in shown
         assert len(cli.json("server", "report", "acct", "--top", "1", "-j", *SYSTEM)) == 1
         listener.interrupt().finish()
     closed = cli.json("server", "report", "conn", "--state", "closed", "--closed-reason", "client", "-j", *SYSTEM)
     assert closed and {row["reason"] for row in closed} == {"Client Closed"}
-    assert "No connections match" in cli.call("server", "report", "conn", "--account", "NOPE", *SYSTEM).stdout
-    assert cli.call("server", "report", "accounts", "NOPE", *SYSTEM).stdout == "No connections of account NOPE\n"
+    for words in (("conn", "--account", "NOPE"), ("accounts", "NOPE"), ("accounts", "NOPE", "-j")):
+        said = cli.call("server", "report", *words, *SYSTEM, status=1).stderr
+        assert "did not get results from any servers" in said
     assert (
         "no regular expression"
         in cli.call("server", "report", "conn", "--closed-reason", "(", *SYSTEM, status=2).stderr
@@ -164,13 +174,20 @@ def test_report_connections(cli: Cli) -> None:
 def test_report_jetstream_health_and_load(cli: Cli) -> None:
     screen = cli.screen("server", "report", "jetstream", "--account", "APP", *SYSTEM)
     assert screen.startswith(JETSTREAM)
-    assert cells(screen)[1][:6] == ["demo", "1", "1", "2", "88 B", "0 B"]
-    assert cells(cli.call("server", "report", "js", *SYSTEM).stdout)[1][:4] == ["demo", "1", "1", "2"]
+    assert cells(screen)[1][:7] == ["demo", "", "1", "1", "2", "88 B", "0 B"]
+    assert cells(screen)[2][:7] == ["", "", "1", "1", "2", "88 B", "0 B"]
+    assert cells(cli.call("server", "report", "js", *SYSTEM).stdout)[1][:5] == ["demo", "", "1", "1", "2"]
     assert cli.json("server", "report", "jsz", "-j", *SYSTEM)[0]["data"]["streams"] == 1
     assert cli.screen("server", "report", "health", *SYSTEM) == HEALTH
     assert cli.json("server", "report", "health", "-S", "-j", *SYSTEM)[0]["data"]["status"] == "ok"
-    assert re.search(r"│ demo   │ [\d.]+% │", cli.screen("server", "report", "cpu", *SYSTEM))
-    assert re.search(r"│ demo   │ \d+ MiB │", cli.screen("server", "report", "mem", *SYSTEM))
+    missing = cells(cli.call("server", "report", "health", "--account", "APP", "--stream", "X", *SYSTEM).stdout)
+    assert missing[1][3] == "error (404)" and missing[2][4:] == [
+        "STREAM",
+        'JetStream stream "X" not found on account "APP"',
+    ]
+    assert (missing[3][3], missing[3][5]) == ("ok: 0 / err: 1", "1")
+    assert re.fullmatch(r"CPU Usage\n\n  demo: [█▏]+ \([\d.]+\)\n", cli.screen("server", "report", "cpu", *SYSTEM))
+    assert re.fullmatch(r"Memory Usage\n\n  demo: █+ \(\d+ MiB\)\n", cli.screen("server", "report", "mem", *SYSTEM))
     assert cli.json("server", "report", "mem", "-j", *SYSTEM)["demo"] > 0
     assert NEEDS_SYSTEM in cli.call("server", "report", "js", status=1).stderr
 

@@ -9,15 +9,17 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from slipstream.cli.connection import Failure
 from slipstream.cli.human import format_bytes
 from slipstream.cli.link import ClientLink, Reply
-from slipstream.cli.render import Table, counted, print_json
+from slipstream.cli.render import Table, print_json
 from slipstream.cli.system import ask_servers
 from slipstream.cli.types import json_flag
 
 __all__ = ["all_connections", "connection_flags", "report_connections"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Row = tuple[Reply, Reply]  # the server, and one of its connections
 _SORTS: Final = {
     "in-bytes": "in_bytes",
     "out-bytes": "out_bytes",
@@ -28,13 +30,15 @@ _SORTS: Final = {
     "uptime": "start",
     "pending": "pending_bytes",
 }
-_RISING: Final = frozenset(("cid", "uptime"))  # the smallest first: the oldest connection has the earliest start
+_VOLUME: Final = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
 _STATES: Final = {"open": 0, "closed": 1, "all": 2}
 _PAGE: Final = 1024
 _FLAGS: Final = (
-    click.option("--sort", type=click.Choice(list(_SORTS)), default="subs", help="What comes first."),
-    click.option("--reverse", "-R", is_flag=True, help="What comes first comes last."),
-    click.option("--top", type=click.IntRange(min=0), default=0, help="Only this many."),
+    click.option(
+        "--sort", type=click.Choice(list(_SORTS)), default="subs", help="What the largest, shown last, has most of."
+    ),
+    click.option("--reverse", "-R", is_flag=True, help="The largest first."),
+    click.option("--top", type=click.IntRange(min=0), default=1000, help="Only this many, the largest; 0 for all."),
     click.option("--subject", default="", help="Only those with a subscription that gets this subject."),
     click.option("--username", default="", help="Only those of a user; needs the system account."),
     click.option("--state", type=click.Choice(list(_STATES)), default="open", help="Open, closed or all."),
@@ -50,9 +54,22 @@ def connection_flags(command: _F) -> _F:
     return command
 
 
-def report_connections(link: ClientLink, given: dict[str, Any], *, account: str = "", limit: int = 0) -> None:
-    """Print the report that the flags ask for."""
-    options: Reply = {"state": _STATES[given["state"]]}
+def report_connections(
+    link: ClientLink, given: dict[str, Any], *, account: str = "", asked: Reply | None = None, expected: int = 0
+) -> None:
+    """Print the report that the flags ask for.
+
+    Args:
+        link: the connection.
+        given: the flags.
+        account: only connections of this account.
+        asked: which servers are asked.
+        expected: stop after the answers of so many servers; 0 waits for all.
+
+    Raises:
+        Failure: no connection is like that.
+    """
+    options: Reply = {"state": _STATES[given["state"]], **(asked or {})}
     for flag, field in (("subject", "filter_subject"), ("username", "user")):
         if given[flag]:
             options[field] = given[flag]
@@ -62,65 +79,68 @@ def report_connections(link: ClientLink, given: dict[str, Any], *, account: str 
         reason = re.compile(given["closed_reason"], re.IGNORECASE)
     except re.error as error:
         raise click.UsageError(f"{given['closed_reason']!r} is no regular expression: {error}") from error
-    found = [row for row in all_connections(link, options) if reason.search(row[1].get("reason", ""))]
+    found = [row for row in all_connections(link, options, expected) if reason.search(row[1].get("reason", ""))]
+    if not found:
+        raise Failure("did not get results from any servers")
     sort = given["sort"]
-    found.sort(
-        key=lambda row: row[1].get(_SORTS[sort], 0) if sort != "uptime" else row[1]["start"],
-        reverse=(sort in _RISING) == given["reverse"],
-    )
-    most = limit or given["top"]
-    shown = found[:most] if most else found
+    # The largest stand last, next to where people type; the youngest connection started last.
+    found.sort(key=lambda row: row[1].get(_SORTS[sort], 0), reverse=sort == "uptime")
+    shown = found[-given["top"] :]
+    if given["reverse"]:
+        shown.reverse()
     if given["as_json"]:
         print_json([{**connection, "server": server} for server, connection in shown])
-    elif not shown:
-        click.echo("No connections match")
-    else:
-        _print_table(shown, counted(len(found), "connection"))
-        if len({server for server, _ in found}) > 1:
-            click.echo()
-            _print_per_server(found)
+        return
+    _print_table(shown, found, sort, with_reason=given["state"] != "open")
+    click.echo()
+    _print_per_server(found)
 
 
-def _print_per_server(rows: list[tuple[str, Reply]]) -> None:
-    table = Table("Connections per server", "Server", "Connections")
-    for server, count in sorted(Counter(server for server, _ in rows).items()):
-        table.add(server, count)
+def _print_per_server(rows: list[_Row]) -> None:
+    table = Table("Connections per server", "Server", "Cluster", "Connections")
+    counts = Counter((str(server["name"]), str(server.get("cluster", ""))) for server, _ in rows)
+    for (server, cluster), count in sorted(counts.items(), key=lambda item: (item[1], item[0])):
+        table.add(server, cluster, count)
     table.print()
 
 
-def _print_table(rows: list[tuple[str, Reply]], amount: str) -> None:
-    place = ("CID", "Name", "Server", "IP", "Account", "Uptime")
-    volume = ("In Msgs", "Out Msgs", "In Bytes", "Out Bytes", "Subs", "Reason")
-    table = Table(f"Connections Overview: {amount}", *place, *volume)
+def _print_table(rows: list[_Row], found: list[_Row], sort: str, *, with_reason: bool) -> None:
+    place = ("CID", "Name", "Server", "Cluster", "IP", "Account", "Uptime")
+    reason = ("Reason",) if with_reason else ()
+    headers = (*place, "In Msgs", "Out Msgs", "In Bytes", "Out Bytes", "Subs", *reason)
+    table = Table(f"Top {len(rows):,} Connections out of {len(found):,} by {sort}", *headers)
     for server, connection in rows:
         table.add(
-            str(connection["cid"]),
+            f"{'L' if connection.get('kind') == 'Leafnode' else ''}{connection['cid']}",
             connection.get("name", ""),
-            server,
+            server["name"],
+            server.get("cluster", ""),
             f"{connection['ip']}:{connection['port']}",
             connection.get("account", ""),
             connection["uptime"],
-            connection["in_msgs"],
-            connection["out_msgs"],
-            format_bytes(connection["in_bytes"]),
-            format_bytes(connection["out_bytes"]),
-            connection["subscriptions"],
-            connection.get("reason", ""),
+            *_volume(connection),
+            *([connection.get("reason", "")] if with_reason else []),
         )
-    table.print(drop_empty=True, spare=("Account", "Server", "Out Msgs", "In Msgs"))
+    if len(found) > 1:
+        sums = {field: sum(connection[field] for _, connection in found) for field in _VOLUME}
+        table.total("", f"Totals for {len(found):,} connections", *[""] * 5, *_volume(sums), *[""] * len(reason))
+    table.print(spare=("Cluster", "Account", "Server", "Out Msgs", "In Msgs"))
 
 
-def all_connections(link: ClientLink, options: Reply) -> list[tuple[str, Reply]]:
-    """All connections, each with the name of its server."""
-    found: list[tuple[str, Reply]] = []
+def _volume(counts: Reply) -> tuple[int | str, ...]:
+    in_msgs, out_msgs, in_bytes, out_bytes, subs = (counts[field] for field in _VOLUME)
+    return in_msgs, out_msgs, format_bytes(in_bytes), format_bytes(out_bytes), subs
+
+
+def all_connections(link: ClientLink, options: Reply, expected: int = 0) -> list[_Row]:
+    """All connections, each with its server."""
+    found: list[_Row] = []
     offset = 0
     while True:
         page = {"auth": True, **options, "limit": _PAGE, "offset": offset}
-        answers = [
-            answer["data"] | {"name": answer["server"]["name"]} for answer, _ in ask_servers(link, "CONNZ", page)
-        ]
+        answers = [answer for answer, _ in ask_servers(link, "CONNZ", page, expected=expected)]
         for answer in answers:
-            found += [(answer["name"], each) for each in answer.get("connections") or []]
+            found += [(answer["server"], each) for each in answer["data"].get("connections") or []]
         offset += _PAGE
-        if all(answer["total"] <= offset for answer in answers):
+        if all(answer["data"]["total"] <= offset for answer in answers):
             return found

@@ -16,10 +16,11 @@ import click
 from slipstream.cli.connection import Failure
 from slipstream.units import SECOND_NS
 
-__all__ = ["draw_bars", "show_graphs"]
+__all__ = ["draw_bars", "level_bars", "show_graphs"]
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _AXIS: Final = 12  # columns left of the bars
+_LEVEL_WIDTH: Final = 30  # columns of the longest bar beside a name
 _SAMPLES_MAX: Final = 1000
 _LINES_MIN: Final = 2
 _LINES_MAX: Final = 10
@@ -38,6 +39,14 @@ def draw_bars(values: Sequence[float], width: int, height: int) -> list[str]:
         bars = "".join(_BLOCKS[min(max(each - row * 8, 0), 8)] for each in eighths)
         lines.append(f"{label:>{_AXIS - 2}} ┤{bars}")
     return lines
+
+
+def level_bars(values: Sequence[tuple[str, float]], shown: Callable[[float], str]) -> list[str]:
+    """A line for each value with a name: a bar that is as long as its share of the largest."""
+    top = max((value for _, value in values), default=0)
+    room = max((len(name) for name, _ in values), default=0)
+    bars = ("█" * round(value / top * _LEVEL_WIDTH) if top > 0 else "" for _, value in values)
+    return [f"{name:>{room}}: {bar or '▏'} ({shown(value)})" for (name, value), bar in zip(values, bars, strict=True)]
 
 
 def show_graphs(

@@ -116,9 +116,7 @@ def _print_greeting(link: ClientLink, *, as_json: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("expect", type=int, default=0)
-@click.option(
-    "--sort", type=click.Choice(["name", "cluster", "rtt", *_SORTS]), default="name", help="What comes first."
-)
+@click.option("--sort", type=click.Choice(["name", "cluster", "rtt", *_SORTS]), default="rtt", help="What comes first.")
 @click.option("--reverse", "-R", is_flag=True, help="What comes first comes last.")
 @json_flag
 @click.pass_obj
@@ -139,7 +137,7 @@ def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool
         print_json([answer for answer, _ in answers])
         return
     _print_servers(answers)
-    if len(answers) > 1:
+    if any(answer["server"].get("cluster") for answer, _ in answers):
         click.echo()
         _print_clusters([answer for answer, _ in answers])
 
@@ -156,11 +154,11 @@ def _print_servers(answers: list[tuple[Reply, int]]) -> None:
             server.get("cluster", ""),
             server["host"],
             server["ver"],
-            "yes" if server.get("jetstream") else "no",
+            server.get("domain") or "yes" if server.get("jetstream") else "no",
             stats["connections"],
             stats["subscriptions"],
-            len(stats.get("routes") or []) or "",
-            len(stats.get("gateways") or []) or "",
+            len(stats.get("routes") or []),
+            len(stats.get("gateways") or []),
             format_bytes(stats["mem"]),
             f"{stats['cpu']:.0f}",
             stats["cores"],
@@ -168,27 +166,26 @@ def _print_servers(answers: list[tuple[Reply, int]]) -> None:
             format_age(stats["start"], now),
             format_duration(rtt_ns),
         )
-    if len(answers) > 1:
-        servers = [answer["server"] for answer, _ in answers]
-        stats = [answer["statsz"] for answer, _ in answers]
-        table.total(
-            "",
-            len({server["cluster"] for server in servers if server.get("cluster")}) or "",
-            len(servers),
-            "",
-            sum(bool(server.get("jetstream")) for server in servers),
-            sum(each["connections"] for each in stats),
-            sum(each["subscriptions"] for each in stats),
-            "",
-            "",
-            format_bytes(sum(each["mem"] for each in stats)),
-            "",
-            "",
-            sum(each["slow_consumers"] for each in stats),
-            "",
-            "",
-        )
-    table.print(drop_empty=True)
+    servers = [answer["server"] for answer, _ in answers]
+    stats = [answer["statsz"] for answer, _ in answers]
+    table.total(
+        "",
+        len({server["cluster"] for server in servers if server.get("cluster")}),
+        len(servers),
+        "",
+        sum(bool(server.get("jetstream")) for server in servers),
+        sum(each["connections"] for each in stats),
+        sum(each["subscriptions"] for each in stats),
+        "",
+        "",
+        format_bytes(sum(each["mem"] for each in stats)),
+        "",
+        "",
+        sum(each["slow_consumers"] for each in stats),
+        "",
+        "",
+    )
+    table.print(spare=("GWs", "Routes", "Slow", "Cores"))
 
 
 def _print_clusters(answers: list[Reply]) -> None:
@@ -200,8 +197,6 @@ def _print_clusters(answers: list[Reply]) -> None:
         gateways = stats.get("gateways") or []
         of_cluster.update(nodes=1, out=len(gateways), connections=stats["connections"])
         of_cluster["in"] += sum(gateway.get("inbound_connections", 0) for gateway in gateways)
-    if not clusters:
-        return
     table = Table("Cluster Overview", "Cluster", "Node Count", "Outgoing Gateways", "Incoming Gateways", "Connections")
     fields = ("nodes", "out", "in", "connections")
     for name, counts in sorted(clusters.items()):

@@ -45,12 +45,11 @@ def routes(session: Session, /, sort: str, **given: Any) -> None:
         return
     volume = ("Uptime", "RTT", "Subs", "Bytes In", "Bytes Out")
     table = Table("Cluster Report", "Server", "Cluster", "Name", "Account", "Address", "ID", *volume)
+    above: tuple[str, ...] = ()
     for server, route in rows:
+        place = (server["name"], server.get("cluster", ""), route.get("remote_name", ""), route.get("account", ""))
         table.add(
-            server["name"],
-            server.get("cluster", ""),
-            route.get("remote_name", ""),
-            route.get("account", ""),
+            *_unlike(place, above),
             f"{route['ip']}:{route['port']}",
             f"rid:{route['rid']}",
             route.get("uptime", ""),
@@ -59,7 +58,27 @@ def routes(session: Session, /, sort: str, **given: Any) -> None:
             format_bytes(route["in_bytes"]),
             format_bytes(route["out_bytes"]),
         )
-    table.print(drop_empty=True, spare=("Uptime", "Address", "Cluster"))
+        above = place
+    table.total(
+        len({server["name"] for server, _ in rows}),
+        len({server.get("cluster", "") for server, _ in rows}),
+        "",
+        "",
+        len(rows),
+        "",
+        "",
+        "",
+        sum(route["subscriptions"] for _, route in rows),
+        format_bytes(sum(route["in_bytes"] for _, route in rows)),
+        format_bytes(sum(route["out_bytes"] for _, route in rows)),
+    )
+    table.print(spare=("Uptime", "Address", "Cluster"))
+
+
+def _unlike(place: tuple[str, ...], above: tuple[str, ...]) -> tuple[str, ...]:
+    """Where a row belongs, without what the row above says already."""
+    same = next((index for index, pair in enumerate(zip(place, above, strict=False)) if pair[0] != pair[1]), len(above))
+    return ("",) * same + place[same:]
 
 
 @click.command(cls=Command)
@@ -69,7 +88,8 @@ def routes(session: Session, /, sort: str, **given: Any) -> None:
 @click.pass_obj
 def gateways(session: Session, /, filter_name: str, sort: str, **given: Any) -> None:
     """Report on gateways between clusters, of at most LIMIT servers."""
-    answers = _answers(session, "GATEWAYZ", {"name": filter_name} if filter_name else {}, given)
+    options: Reply = {"accounts": True, **({"name": filter_name} if filter_name else {})}
+    answers = _answers(session, "GATEWAYZ", options, given)
     if given["as_json"]:
         print_json(answers)
         return
@@ -90,33 +110,37 @@ def gateways(session: Session, /, filter_name: str, sort: str, **given: Any) -> 
         "Bytes",
         "Accounts",
     )
+    count = volume = 0
     for answer in answers:
         data = answer["data"]
-        home = (_name(answer), data.get("name") or answer["server"].get("cluster", ""), str(data.get("port") or ""))
-        found = list(_gateway_links(data))
-        for kind, cluster, gateway in found:
+        table.add(_name(answer), data.get("name", ""), str(data.get("port", 0)), *[""] * 7)
+        above = ""
+        for kind, cluster, gateway in _gateway_links(data):
             link = gateway["connection"]
             table.add(
-                *home,
-                kind,
-                cluster,
+                *[""] * 3,
+                "" if kind == above else kind,
+                f"{cluster} {link['ip']}:{link['port']}",
                 f"gid:{link['cid']}",
                 link.get("uptime", ""),
                 link.get("rtt", ""),
                 format_bytes(link["in_bytes"] + link["out_bytes"]),
-                len(gateway.get("accounts") or []) or "",
+                len(gateway.get("accounts") or []),
             )
-        if not found:
-            table.add(*home, *[""] * 7)
-    table.print(drop_empty=True, spare=("Uptime", "Port"))
+            above = kind
+            count += 1
+            volume += link["in_bytes"] + link["out_bytes"]
+    clusters = len({answer["data"].get("name", "") for answer in answers})
+    table.total(len(answers), clusters, "", "", count, "", "", "", format_bytes(volume), "")
+    table.print(spare=("Uptime", "Port"))
 
 
 def _gateway_links(data: Reply) -> Iterable[tuple[str, str, Reply]]:
+    for cluster, inbound in sorted((data.get("inbound_gateways") or {}).items()):
+        for gateway in sorted(inbound, key=lambda one: int(one["connection"]["cid"])):
+            yield "Inbound", cluster, gateway
     for cluster, gateway in sorted((data.get("outbound_gateways") or {}).items()):
         yield "Outbound", cluster, gateway
-    for cluster, inbound in sorted((data.get("inbound_gateways") or {}).items()):
-        for gateway in inbound:
-            yield "Inbound", cluster, gateway
 
 
 @click.command(cls=Command)
@@ -146,7 +170,7 @@ def leafnodes(session: Session, /, account: str, sort: str, **given: Any) -> Non
             format_bytes(leaf["out_bytes"]),
             leaf["subscriptions"],
             leaf.get("compression") or "off",
-            "yes" if leaf.get("is_spoke") else "no",
+            bool(leaf.get("is_spoke")),
         )
     table.print(spare=("Compressed", "Spoke", "Address"))
 
