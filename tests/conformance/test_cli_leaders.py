@@ -84,6 +84,10 @@ async def test_leaders(kind: str, tmp_path: Path) -> None:
                 except AssertionError:
                     assert time.monotonic() < deadline
             assert "Crit:Expected 5 replicas got 3" in cli.call(*stream, *peers, "5", status=2).stdout
+            figures = cli.call("server", "check", "jetstream").stdout.split(" | ")[1].split()
+            assert "replicas_ok=1" in figures and "replicas_not_seen=0.0000s;;5.0000" in figures
+            too_old = cli.call("server", "check", "jetstream", "--replica-seen-critical", "1ns", status=2).stdout
+            assert "Crit:1 unhealthy streams" in too_old and "replicas_not_seen=1.0000s;;0.0000" in too_old
             unknown = cli.call("server", "cluster", "peer-remove", "nobody", "-f", *SYSTEM, status=1)
             assert "no server called 'nobody'" in unknown.stderr
 

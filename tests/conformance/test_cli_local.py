@@ -113,7 +113,7 @@ def test_nkeys(cli: Cli, ours: Launcher) -> None:
     # A server lets the key in.
     Path("user.nk").write_text(seed)
     url = ours.fresh(f"port: -1\nauthorization {{ users: [ {{nkey: {public}}} ] }}\n").url
-    cli.call("rtt", "-s", url, "--nkey", "user.nk")
+    cli.call("pub", "subject", "message", "-s", url, "--nkey", "user.nk")
 
 
 def test_cheat(cli: Cli) -> None:

@@ -119,9 +119,11 @@ def test_list_and_ping(cli: Cli) -> None:
     (found,) = cli.json("server", "ls", "1", "--sort", "uptime", "-R", "-j", *SYSTEM)
     assert found["server"]["name"] == "demo"
     assert NEEDS_SYSTEM in cli.call("server", "ls", status=1).stderr
-    assert re.fullmatch(r"demo +rtt=\S+\n", cli.screen("server", "ping", "1", *SYSTEM))
-    assert "Only the connected server" in cli.call("server", "ping").stderr
-    assert cli.call("server", "ping", "--id").stdout.startswith("N")
+    statistics = r"\n---- ping statistics ----\n1 replies max: [\d.]+ min: [\d.]+ avg: [\d.]+\n"
+    assert re.fullmatch(rf"demo {{56}} rtt=[\d.]+(m|µ)s\n{statistics}", cli.screen("server", "ping", "1", *SYSTEM))
+    with_id = cli.call("server", "ping", "1", "--id", *SYSTEM).stdout
+    assert re.fullmatch(rf"N\w{{55}} demo {{56}} rtt=[\d.]+(m|µ)s\n{statistics}", with_id)
+    assert NEEDS_SYSTEM in cli.call("server", "ping", status=1).stderr
 
 
 def test_report_connections(cli: Cli) -> None:
@@ -242,49 +244,111 @@ def test_checks(cli: Cli) -> None:
     def check(*words: str, status: int = 0) -> str:
         return steady(cli.call("server", "check", *words, status=status).stdout)
 
-    assert cli.screen("server", "check", "connection").startswith("OK Connection OK:connected to demo | connect_time=")
-    assert cli.screen("server", "check", "jetstream").startswith(
-        "OK JetStream OK:1 stream, 1 consumer | mem=0 store=88"
+    url = re.escape(cli.env["NATS_URL"])
+    times = r"connect_time=[\d.]+s;0.5000;1.0000 rtt=[\d.]+s;0.5000;1.0000 request_time=[\d.]+s;0.5000;1.0000"
+    said = rf"OK:connected to {url} in [\d.]+.s OK:rtt time [\d.]+.s OK:round trip took [\d.]+s"
+    assert re.fullmatch(rf"OK Connection {said} \| {times}\n", cli.call("server", "check", "connection").stdout)
+    assert cli.call("server", "check", "js").stdout == (
+        "OK JetStream | memory=0B memory_pct=0%;75;90 storage=88B storage_pct=0%;75;90 streams=1 streams_pct=0% "
+        "consumers=1 consumers_pct=0% replicas_ok=1 replicas_no_leader=0 replicas_missing_replicas=0 "
+        "replicas_lagged=0;;200 replicas_not_seen=0.0000s;;5.0000 replicas_fail=0\n"
     )
-    assert cli.screen("server", "check", "stream", "--stream", "ORDERS") == (
-        "OK ORDERS OK:2 messages | messages=2 subjects=1\n"
+    assert "Crit:storage: invalid thresholds" in check("jetstream", "--store-critical", "1", status=2)
+    assert "replicas" not in check("jetstream", "--no-replicas")
+    assert cli.screen("server", "check", "stream", "--stream", "ORDERS") == "OK ORDERS OK:0 sources | sources=0\n"
+    worker = ("consumer", "--stream", "ORDERS", "--consumer", "worker")
+    assert cli.screen("server", "check", *worker) == (
+        "OK ORDERS_worker | ack_pending=0 pull_waiting=0 pending=2 redelivered=0\n"
     )
-    assert cli.screen("server", "check", "consumer", "--stream", "ORDERS", "--consumer", "worker") == (
-        "OK ORDERS_worker OK:2 pending | ack_pending=0 pull_waiting=0 pending=2 redelivered=0\n"
+    assert re.fullmatch(
+        r"OK demo \| uptime=[\d.]+s cpu=[\d.]+% mem=\d+ connections=1 subscriptions=\d+\n",
+        cli.call("server", "check", "server", "--name", "demo", *SYSTEM).stdout,
     )
-    assert cli.screen("server", "check", "server", *SYSTEM).startswith("OK Server OK:demo is up for ")
-    assert "Crit:rtt" in check("connection", "--rtt-critical", "1ns", status=2)
+    assert "Crit:rtt time exceeded 1e-09 OK:connected to" in check("connection", "--rtt-critical", "1ns", status=2)
+    assert ", connect time exceeded 1e-09 OK:rtt" in check("connection", "--connect-warn", "1ns", status=1)
+    assert "Crit:round trip request took 0.0" in check("conn", "--req-critical", "1ns", status=2)
     assert check("stream", "--stream", "ORDERS", "--msgs-warn", "3", status=1) == (
-        "WARNING ORDERS Warn:messages 2 OK:2 messages | messages=2;3;0 subjects=1\n"
+        "WARNING ORDERS Warn:2 messages OK:0 sources | messages=2;3 sources=0\n"
     )
-    assert "Crit:messages 2" in check("stream", "--stream", "ORDERS", "--msgs-critical", "3", status=2)
-    assert "0 sources of expected 1" in check("stream", "--stream", "ORDERS", "--min-sources", "1", status=2)
-    assert check("stream", "--stream", "NOPE", status=2) == "CRITICAL NOPE Crit:stream not found (10059): NOPE\n"
-    wanted = ("--stream", "ORDERS", "--consumer", "worker", "--unprocessed-critical", "2", "--last-ack-critical", "1s")
-    assert "Crit:pending 2 Crit:no ack yet" in check("consumer", *wanted, status=2)
-    assert "Crit:tls is not required" in check("server", "--tls-required", *SYSTEM, status=2)
-    assert "JetStream is not enabled" not in check("server", "--js-required", *SYSTEM)
-    assert NEEDS_SYSTEM in check("server", status=2)
+    assert check("stream", "--stream", "ORDERS", "--subjects-critical", "1", status=2) == (
+        "CRITICAL ORDERS Crit:1 subjects OK:0 sources | subjects=1;;1 sources=0\n"
+    )
+    assert "Crit:2 messages" in check("stream", "--stream", "ORDERS", "--msgs-critical", "3", status=2)
+    assert check("stream", "--stream", "ORDERS", "--min-sources", "1", status=2) == (
+        "CRITICAL ORDERS Crit:0 sources | sources=0;1\n"
+    )
+    assert check("stream", "--stream", "NOPE", status=2) == (
+        "CRITICAL NOPE Crit:could not load info: stream not found (10059)\n"
+    )
+    assert check(*worker, "--unprocessed-critical", "2", "--last-ack-critical", "1s", status=2) == (
+        "CRITICAL ORDERS_worker Crit:Unprocessed Messages: 2 Crit:No acks | "
+        "ack_pending=0 pull_waiting=0 pending=2;;2 redelivered=0\n"
+    )
+
+
+def test_checks_of_a_server(cli: Cli) -> None:
+    def check(*words: str, status: int = 0) -> str:
+        return str(cli.call("server", "check", "server", *words, *SYSTEM, status=status).stdout)
+
+    assert "CRITICAL demo Crit:TLS not required | uptime=" in check("--tls-required", status=2)
+    assert "OK demo OK:JetStream enabled OK:Authentication required | " in check("--js-required", "--auth-required")
+    assert "Crit:Memory invalid thresholds" in check("--mem-warn", "5", "--mem-critical", "1", status=2)
+    assert "Crit:Connections 1.00 | " in check("--conn-critical", "1", status=2)
+    too_few = check("--conn-warn", "10", "--conn-critical", "5", status=2)
+    assert "Crit:Connections 1.00 | " in too_few and "connections=1;10;5" in too_few
+    assert "Warn:Connections 1.00 | " in check("--conn-warn", "10", status=1)
+    assert "OK:Subscriptions " in check("--subs-warn", "5000", "--subs-critical", "9000")
+    assert "Warn:Up " in check("--uptime-warn", "24h", status=1)
+    assert "Crit:Up invalid thresholds" in check("--uptime-warn", "1s", "--uptime-critical", "24h", status=2)
+    assert "CRITICAL nope Crit:varz failed: " in check("--name", "nope", status=2)
+    assert NEEDS_SYSTEM in cli.call("server", "check", "server", status=2).stdout
+
+
+def test_checks_of_a_bucket(cli: Cli) -> None:
+    def check(*words: str, status: int = 0) -> str:
+        return str(cli.call("server", "check", "kv", "--bucket", "CHECKED", *words, status=status).stdout)
+
+    assert check(status=2) == "CRITICAL CHECKED Crit:bucket CHECKED not found\n"
     cli.call("kv", "add", "CHECKED")
-    assert "Crit:values 0" in check("kv", "--bucket", "CHECKED", "--values-critical", "1", status=2)
-    cli.call("kv", "put", "CHECKED", "a", "b")
-    assert check("kv", "--bucket", "CHECKED", "--key", "a").startswith("OK CHECKED OK:1 value | values=1 bytes=")
-    assert "Crit:CHECKED > b has no value" in check("kv", "--bucket", "CHECKED", "--key", "b", status=2)
+    for key in "ac":
+        cli.call("kv", "put", "CHECKED", key, "b")
+    assert check("--key", "a").startswith("OK CHECKED OK:bucket CHECKED OK:key a found | values=2 bytes=")
+    assert check("--key", "b", status=2).startswith(
+        "CRITICAL CHECKED Crit:key b not found OK:bucket CHECKED | values=2"
+    )
+    for words, status, said in (
+        (("--values-critical", "2"), 2, "CRITICAL CHECKED Crit:2 values OK:bucket CHECKED | values=2;;2 "),
+        (("--values-critical", "5"), 0, "OK CHECKED OK:bucket CHECKED OK:2 values | values=2;;5 "),
+        (("--values-warn", "5"), 1, "WARNING CHECKED Warn:2 values OK:bucket CHECKED | values=2;5 "),
+        (("--values-warn", "1", "--values-critical", "5"), 1, "WARNING CHECKED Warn:2 values OK:bucket "),
+        (("--values-warn", "5", "--values-critical", "3"), 2, "CRITICAL CHECKED Crit:2 values OK:bucket "),
+        (("--values-warn", "5", "--values-critical", "1"), 1, "WARNING CHECKED Warn:2 values OK:bucket "),
+        (("--values-warn", "5", "--values-critical", "5"), 0, "OK CHECKED OK:bucket CHECKED OK:2 values "),
+    ):
+        assert check(*words, status=status).startswith(said), words
+    assert check().endswith("B replicas=1\n")
     cli.call("kv", "del", "CHECKED", "-f")
+
+
+def test_a_check_without_a_server(cli: Cli) -> None:
+    def check(*words: str, status: int = 0) -> str:
+        return str(cli.call("server", "check", *words, status=status).stdout)
+
     cli.env["NATS_URL"] = "nats://127.0.0.1:1"
-    assert check("connection", status=2).startswith("CRITICAL Connection Crit:")
+    assert check("connection", status=2).startswith("CRITICAL Connection Crit:connection failed: ")
+    assert check("kv", "--bucket", "X", status=2).startswith("CRITICAL X Crit:connection failed: ")
 
 
 def test_what_a_check_is_written_for(cli: Cli, tmp_path: Path) -> None:
     found = cli.json("server", "check", "stream", "--stream", "ORDERS", "--format", "json")
     assert (found["status"], found["check_suite"], found["check_name"]) == ("OK", "stream", "ORDERS")
-    assert found["perf_data"][0] == {"name": "messages", "value": 2, "warning": 0, "critical": 0}
+    assert found["perf_data"] == [{"name": "sources", "value": 0, "warning": 0, "critical": 0}]
     place = tmp_path / "check.prom"
     words = ("--format", "prometheus", "--namespace", "mine", "--outfile", str(place))
     cli.call("server", "check", "stream", "--stream", "ORDERS", "--msgs-critical", "3", *words, status=2)
     assert 'mine_stream_messages{item="ORDERS"} 2\n' in place.read_text()
     assert 'mine_stream_status_code{item="ORDERS",status="CRITICAL"} 2\n' in place.read_text()
-    assert "│ OK     │ connected to demo" in cli.screen("server", "check", "--format", "text", "connection")
+    assert "│ OK     │ connected to nats://" in cli.screen("server", "check", "--format", "text", "connection")
     refused = cli.call("server", "check", "connection", "--format", "text", "--outfile", "x", status=2)
     assert "--outfile needs another" in refused.stderr
 
@@ -401,12 +465,17 @@ def test_events(cli: Cli) -> None:
 
 
 def test_rtt_and_latency(cli: Cli, server: ServerProcess) -> None:
-    pattern = rf"{re.escape(server.url)}: [\d.]+(µs|ms) \(min [\d.]+(µs|ms), max [\d.]+m?(µ|m)?s\)\n"
-    assert re.fullmatch(pattern, cli.screen("rtt"))
+    url = re.escape(server.url)
+    assert re.fullmatch(rf"{url}:\n\n   {url}: \d+(µ|m)s\n\n", cli.screen("rtt"))
     (row,) = cli.json("rtt", "2", "--json", "-s", server.url.replace("://", "://app:pw@"))
-    assert row["url"] == server.url and 0 < row["min"] <= row["rtt"] <= row["max"]
-    refused = cli.call("rtt", "-s", f"nats://127.0.0.1:1,{server.url}", status=1)
-    assert "not every server answers" in refused.stderr and refused.stdout.count("\n") == 2
+    (result,) = row["results"]
+    assert row["url"] == result["url"] == result["address"] == server.url and result["rtt"] > 0
+    refused = cli.call("rtt", "-s", f"nats://127.0.0.1:1,{server.url}")
+    assert "Failed to compute rtt for nats://127.0.0.1:1: " in refused.stderr
+    assert re.match(r"nats://127.0.0.1:1:\n\n +nats://127.0.0.1:1: failed\n\nnats://", refused.stdout)
+    name = server.url.replace("127.0.0.1", "localhost")
+    (row,) = cli.json("rtt", "--json", "-s", name)
+    assert row["url"] == name and server.url in [one["address"] for one in row["results"]]
     with cli.terminal("latency", "--duration", "200ms", "--rate", "100") as terminal:
         terminal.expect("Measuring").expect("messages of 8 bytes, at most 100 a second").expect("P99.9:").finish()
     figures = cli.json("lat", "--duration", "50ms", "--server-b", server.url, "--json")

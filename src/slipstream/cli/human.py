@@ -17,12 +17,13 @@ from slipstream.quantities import (
     parse_timestamp,
     to_rfc3339,
 )
-from slipstream.units import MICROSECOND_NS
+from slipstream.units import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 
 __all__ = [
     "format_age",
     "format_bytes",
     "format_duration",
+    "format_exactly",
     "format_number",
     "format_time",
     "parse_bytes",
@@ -55,6 +56,14 @@ def _written_out(found: re.Match[str]) -> str:
 def format_number(number: int) -> str:
     """1,234,567"""
     return f"{number:,}"
+
+
+def format_exactly(duration_ns: int) -> str:
+    """A short time with all its digits: 84.3µs, 2.660946ms."""
+    for unit_ns, unit in ((SECOND_NS, "s"), (MILLISECOND_NS, "ms"), (MICROSECOND_NS, "µs")):
+        if duration_ns >= unit_ns:
+            return f"{duration_ns / unit_ns:.9f}".rstrip("0").rstrip(".") + unit
+    return f"{duration_ns}ns" if duration_ns else "0s"
 
 
 def format_time(text: str) -> str:

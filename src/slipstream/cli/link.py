@@ -34,7 +34,7 @@ from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.units import SECOND_NS
 from slipstream.version import PRODUCT_VERSION
 
-__all__ = ["ApiRefusal", "ClientLink", "Reply"]
+__all__ = ["ApiRefusal", "ClientLink", "Reply", "without_secrets"]
 
 Reply = dict[str, Any]  # an answer of the JetStream API, decoded
 _NOT_FOUND: Final = frozenset((10014, 10059))  # a consumer, a stream
@@ -70,7 +70,8 @@ class ClientLink:
             ClientError: none does; the text says why the last one did not.
         """
         self.settings = settings
-        self.client = _connect(settings)
+        self.client, url = _connect(settings)
+        self.url = without_secrets(url)
 
     def publish(self, subject: str, payload: bytes = b"", *, reply: str = "", header: bytes = b"") -> None:
         """Send one message."""
@@ -236,12 +237,18 @@ def decoded(answer: Message) -> Reply:
     return reply
 
 
-def _connect(settings: Settings) -> WireClient:
+def without_secrets(url: str) -> str:
+    """The URL of a server as it may be shown: without a user."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
+def _connect(settings: Settings) -> tuple[WireClient, str]:
     options = _options(settings)
     last: ClientError = ClientError("no server is named")
     for url in settings.urls:
         try:
-            return WireClient(url, options)
+            return WireClient(url, options), url
         except ConnectionLost as error:
             last = error
     raise last

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from typing import Final
+from urllib.parse import urlsplit
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_duration
-from slipstream.cli.link import ClientLink
+from slipstream.cli.connection import Command, Session
+from slipstream.cli.human import format_duration, to_rfc3339
+from slipstream.cli.link import ClientLink, without_secrets
 from slipstream.cli.progress import progress
-from slipstream.cli.render import Columns, print_json
+from slipstream.cli.render import Columns, note, print_json
 from slipstream.cli.types import DURATION, SIZE, json_flag
 from slipstream.client.load import percentile
 from slipstream.client.wire import ClientError
@@ -28,31 +29,66 @@ _SUBJECT_WORD: Final = "_LATENCY"
 @json_flag
 @click.pass_obj
 def rtt(session: Session, iterations: int, as_json: bool) -> None:
-    """Measure the round trip to each server, ITERATIONS times."""
+    """Measure the round trip to each address of each server, ITERATIONS times."""
+    from datetime import UTC, datetime
+
+    found: list[tuple[str, list[dict[str, str | int]]]] = []
+    for url in session.settings.urls:
+        results: list[dict[str, str | int]] = []
+        for address in _addresses(url):
+            started = to_rfc3339(datetime.now(UTC))
+            average_ns = _round_trip_ns(session, url, address, iterations)
+            shown = without_secrets(address)
+            results.append({"time": started, "address": shown, "rtt": average_ns, "url": shown if average_ns else ""})
+        found.append((without_secrets(url), results))
+    if as_json:
+        print_json([{"url": url, "results": results} for url, results in found])
+        return
+    room = max(len(str(result["address"])) for _, results in found for result in results)
+    for url, results in found:
+        click.echo(f"{url}:\n")
+        for result in results:
+            took = format_duration(int(result["rtt"])) if result["rtt"] else click.style("failed", fg="red")
+            click.echo(f"   {result['address']:>{room}}: {took}")
+        click.echo()
+
+
+def _addresses(url: str) -> list[str]:
+    """The same URL with each address of its host; the URL itself if its name is not known."""
+    import socket
+
+    parts = urlsplit(url if "://" in url else f"nats://{url}")
+    if not parts.hostname or parts.scheme != "nats":
+        return [url]
+    try:
+        known = socket.getaddrinfo(parts.hostname, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return [url]
+    user, mark, _ = parts.netloc.rpartition("@")
+    port = f":{parts.port}" if parts.port else ""
+    hosts = dict.fromkeys(str(entry[4][0]) for entry in known)
+    return [f"nats://{user}{mark}{f'[{host}]' if ':' in host else host}{port}" for host in hosts]
+
+
+def _round_trip_ns(session: Session, url: str, address: str, iterations: int) -> int:
+    """How long it takes on average; 0 if the server does not answer, which is told."""
     from dataclasses import replace
 
-    found: list[dict[str, str | int]] = []
-    for url in session.settings.urls:
+    link, refusal = None, ""
+    for server in dict.fromkeys(
+        (address, url)
+    ):  # certificates hold names: where an address is refused, its name may do
         try:
-            link = ClientLink(replace(session.settings, server=url))
+            link = ClientLink(replace(session.settings, server=server))
+            break
         except ClientError as error:
-            found.append({"url": _without_secrets(url), "error": str(error)})
-            continue
-        times = [_ping_ns(link) for _ in range(iterations)]
-        link.close()
-        average = sum(times) // iterations
-        found.append({"url": _without_secrets(url), "rtt": average, "min": min(times), "max": max(times)})
-    if as_json:
-        print_json(found)
-    else:
-        for row in found:
-            if "error" in row:
-                click.echo(f"{row['url']}: {click.style(str(row['error']), fg='red')}")
-            else:
-                spread = f"min {_exact(int(row['min']))}, max {_exact(int(row['max']))}"
-                click.echo(f"{row['url']}: {_exact(int(row['rtt']))} ({spread})")
-    if any("error" in row for row in found):
-        raise Failure("not every server answers")
+            refusal = str(error)
+    if link is None:
+        note(f"Failed to compute rtt for {without_secrets(url)}: {refusal}")
+        return 0
+    times = [_ping_ns(link) for _ in range(iterations)]
+    link.close()
+    return max(sum(times) // iterations, 1)
 
 
 @click.command(cls=Command)
@@ -127,8 +163,3 @@ def _ping_ns(link: ClientLink) -> int:
     started_ns = time.monotonic_ns()
     link.client.flush()
     return time.monotonic_ns() - started_ns
-
-
-def _without_secrets(url: str) -> str:
-    scheme, mark, rest = url.partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -137,7 +137,7 @@ def _varz(facts: Facts) -> Varz:
         go="python",
         host=hub.host,
         port=hub.port,
-        auth_required=hub.authenticator.auth_required,
+        auth_required=hub.authenticator.asks_for_credentials("STANDARD"),
         tls_required=tls is not None and not options.allow_non_tls,
         tls_verify=tls is not None and tls.verify,
         connect_urls=list(hub.connect_urls),

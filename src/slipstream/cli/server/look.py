@@ -13,11 +13,12 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_age, format_bytes, format_duration, format_time
+from slipstream.cli.human import format_age, format_bytes, format_duration, format_exactly, format_time
 from slipstream.cli.link import ClientLink, Reply
-from slipstream.cli.render import Columns, Table, note, print_json
+from slipstream.cli.render import Columns, Table, print_json
 from slipstream.cli.system import ask_servers, one_server
 from slipstream.cli.types import json_flag
+from slipstream.units import MILLISECOND_NS
 
 __all__ = ["info", "list_", "ping"]
 
@@ -211,26 +212,20 @@ def _print_clusters(answers: list[Reply]) -> None:
 @click.option("--id", "show_id", is_flag=True, help="Show the ids of servers.")
 @click.pass_obj
 def ping(session: Session, expect: int, count: int, show_id: bool) -> None:
-    """See which servers answer, and how fast; stop waiting after EXPECT answers."""
+    """See which servers answer, and how fast; stop waiting after EXPECT answers. Needs the system account."""
     link = session.link()
     for number in range(count):
         if number:
             link.idle(1.0)
-        try:
-            answers = ask_servers(link, "", expected=expect)
-        except Failure:
-            info = link.client.info
-            name = info.server_id if show_id else info.server_name or info.server_id
-            click.echo(f"{name:60} rtt={format_duration(_round_trip_ns(link))}")
-            if number == 0:
-                note("Only the connected server: all servers answer a user of the system account")
-            continue
+        answers = ask_servers(link, "", expected=expect)
+        answers.sort(key=lambda answer: answer[1])  # as they came
         for answer, rtt_ns in answers:
-            click.echo(f"{answer['server']['id' if show_id else 'name']:60} rtt={format_duration(rtt_ns)}")
-        if len(answers) > 1:
-            times = sorted(rtt_ns for _, rtt_ns in answers)
-            most, least, mean = (format_duration(at) for at in (times[-1], times[0], sum(times) // len(times)))
-            click.echo(f"\n---- ping statistics ----\n{len(times)} replies max: {most} min: {least} avg: {mean}")
+            server = answer["server"]
+            name = f"{server['id']} {server['name']:60}" if show_id else f"{server['name']:60}"
+            click.echo(f"{name} rtt={format_exactly(rtt_ns)}")
+        times = [rtt_ns / MILLISECOND_NS for _, rtt_ns in answers]
+        most, least, mean = (f"{value:.2f}" for value in (max(times), min(times), sum(times) / len(times)))
+        click.echo(f"\n---- ping statistics ----\n{len(times)} replies max: {most} min: {least} avg: {mean}")
 
 
 def _round_trip_ns(link: ClientLink) -> int:

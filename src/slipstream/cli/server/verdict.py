@@ -62,9 +62,12 @@ class Figure(NamedTuple):
 
     def shown(self) -> str:
         """As monitoring plugins print it."""
-        limits = f";{self.warn:g};{self.critical:g}" if self.warn or self.critical else ""
-        number = f"{self.value:.4f}" if isinstance(self.value, float) else str(self.value)
-        return f"{self.name}={number}{self.unit}{limits}"
+        limits = [self._number(limit) if limit else "" for limit in (self.warn, self.critical)]
+        return f"{self.name}={self._number(self.value)}{self.unit};{';'.join(limits)}".rstrip(";")
+
+    def _number(self, value: float) -> str:
+        """Times have four digits behind the point, all else has as many as it needs."""
+        return f"{value:.4f}" if self.unit == "s" else f"{value:.15g}"
 
 
 class Verdict:
@@ -73,7 +76,7 @@ class Verdict:
     def __init__(self, suite: str, name: str) -> None:
         """Nothing yet."""
         self._suite = suite
-        self._name = name
+        self.name = name
         self._said: list[list[str]] = [[], [], []]
         self._figures: list[Figure] = []
 
@@ -84,6 +87,39 @@ class Verdict:
     def figure(self, name: str, value: float, unit: str = "", *, warn: float = 0, critical: float = 0) -> None:
         """Add a figure, with the limits it is held against."""
         self._figures.append(Figure(name, value, unit, warn, critical))
+
+    def judge(
+        self,
+        name: str,
+        value: float,
+        limits: tuple[float, float],
+        *,
+        unit: str = "",
+        says: str = "",
+        inverts: bool = False,
+    ) -> None:
+        """Add a figure, and say what it means if it has limits.
+
+        Args:
+            name: of the figure.
+            value: what was measured.
+            limits: where it is worth a warning, and where it is critical; one that is not positive is none.
+            unit: of the value.
+            says: the remark; by default the name and the value.
+            inverts: small values are bad where the critical limit is the smaller one.
+        """
+        warn, critical = (max(limit, 0) for limit in limits)
+        self.figure(name, value, unit, warn=warn, critical=critical)
+        if not warn and not critical:
+            return
+        if inverts and critical < warn:
+            status = 2 if value <= limits[1] else 1 if value <= warn else 0
+        elif critical and critical < warn:
+            self.say(2, f"{name}: invalid thresholds")
+            return
+        else:
+            status = 2 if 0 < critical <= value else 1 if 0 < warn <= value else 0
+        self.say(status, says or f"{name} {value:g}{unit}")
 
     def above(self, name: str, value: float, warn: float, critical: float, unit: str = "") -> None:
         """Complain when a value is too high; a limit that is not positive is none."""
@@ -97,13 +133,12 @@ class Verdict:
         """The same for durations, which are shown in seconds."""
         self.above(name, value_ns / SECOND_NS, warn_ns / SECOND_NS, critical_ns / SECOND_NS, "s")
 
-    def below(self, name: str, value: float, warn: float, critical: float, unit: str = "") -> None:
+    def below(self, name: str, value: float, warn: float, critical: float, unit: str = "", says: str = "") -> None:
         """Complain when a value is too low; a limit that is not positive is none."""
         self.figure(name, value, unit, warn=max(warn, 0), critical=max(critical, 0))
-        if value < critical:
-            self.say(2, f"{name} {value:g}{unit}")
-        elif value < warn:
-            self.say(1, f"{name} {value:g}{unit}")
+        status = 2 if value < critical else 1 if value < warn else 0
+        if status or says:
+            self.say(status, says or f"{name} {value:g}{unit}")
 
     @property
     def status(self) -> int:
@@ -114,7 +149,7 @@ class Verdict:
         """As Nagios reads it."""
         said = [f"{mark}:{text}" for mark, texts in zip(_MARKS[::-1], self._said[::-1], strict=True) for text in texts]
         figures = ["|", *(figure.shown() for figure in self._figures)] if self._figures else []
-        return " ".join([_WORDS[self.status], self._name, *said, *figures])
+        return " ".join([_WORDS[self.status], self.name, *said, *figures])
 
     def json(self) -> str:
         """As the `nats` command line writes it."""
@@ -123,12 +158,12 @@ class Verdict:
             {"name": name, "value": value, "warning": warn, "critical": critical, **({"unit": unit} if unit else {})}
             for name, value, unit, warn, critical in self._figures
         ]
-        head = {"status": _WORDS[self.status], "check_suite": self._suite, "check_name": self._name}
+        head = {"status": _WORDS[self.status], "check_suite": self._suite, "check_name": self.name}
         return json_text({**head, **said, **({"perf_data": figures} if figures else {})})
 
     def prometheus(self, namespace: str) -> str:
         """As Prometheus reads it from a file."""
-        item = self._name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        item = self.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         samples = [(figure.name.replace("-", "_"), f'item="{item}"', figure.value) for figure in self._figures]
         samples.append(("status_code", f'item="{item}",status="{_WORDS[self.status]}"', self.status))
         lines: list[str] = []
@@ -139,15 +174,16 @@ class Verdict:
 
     def print_tables(self) -> None:
         """For a person."""
-        click.echo(f"{self._name}: {_WORDS[self.status]}\n")
+        click.echo(f"{self.name}: {_WORDS[self.status]}\n")
         told = Table("Status Detail", "Status", "Message")
         for status in (2, 1, 0):
             for text in self._said[status]:
                 told.add(_WORDS[status], text)
-        told.print()
+        if any(self._said):
+            told.print()
+            click.echo()
         if not self._figures:
             return
-        click.echo()
         measured = Table("Check Metrics", "Metric", "Value", "Unit", "Critical Threshold", "Warning Threshold")
         for name, value, unit, warn, critical in self._figures:
             number = f"{value:.3f}" if isinstance(value, float) else value
@@ -157,7 +193,17 @@ class Verdict:
 
 def judged(session: Session, suite: str, name: str, examine: Callable[[ClientLink, Verdict], None]) -> None:
     """Run a check and end the program; a server that does not answer or refuses is critical."""
-    judged_alone(suite, name, lambda verdict: examine(session.link(), verdict))
+
+    def connect_and_examine(verdict: Verdict) -> None:
+        try:
+            link = session.link()
+        except SlipstreamError as error:
+            raise Failure(f"connection failed: {error}") from error
+        except Failure as error:
+            raise Failure(f"connection failed: {error.message}") from error
+        examine(link, verdict)
+
+    judged_alone(suite, name, connect_and_examine)
 
 
 def judged_alone(suite: str, name: str, examine: Callable[[Verdict], None]) -> None:
