@@ -132,3 +132,24 @@ async def test_what_is_shown_of_leaf_nodes(tmp_path: Path) -> None:
         table = rows((await asyncio.to_thread(cli.call, *words)).stdout)
         assert table[1] == headings(LEAFNODES)
         assert (table[2][:3], table[2][-1]) == (["hub", "leaf1", "A"], "false")
+        words = ("server", "report", "connections", "--account", "A", *SYSTEM)
+        table = rows((await asyncio.to_thread(cli.call, *words)).stdout)
+        assert table[2][0].startswith("L") and table[2][1:3] == ["leaf1", "hub"]
+
+
+async def test_leaf_links_stand_beside_clients(tmp_path: Path) -> None:
+    """/connz lists them with the fields that nats-server gives them."""
+    found = {}
+    for kind in "on":
+        (tmp_path / kind).mkdir()
+        async with LeafWorld(tmp_path / kind) as world:
+            hub = await world.hub(kind, more=ACCOUNTS)
+            await world.leaf("o", hub, url=f"nats-leaf://a:p@127.0.0.1:{hub.leaf_port}")
+            await until_shown(hub, "/leafz", lambda shown: shown["leafnodes"] == 1)
+            for query in ("?auth=1&subs=1", "?acc=A&auth=1&subs=1"):
+                (found[kind],) = (await hub.shown(f"/connz{query}"))["connections"]
+    ours, theirs = ({name: link[name] for name in link if name != "rtt"} for link in (found["o"], found["n"]))
+    assert list(ours) == list(theirs)
+    same = ("kind", "name", "authorized_user", "account", "name_tag")
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+    assert (ours["kind"], ours["account"]) == ("Leafnode", "A")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from slipstream.cli.connection import EndlessCommand, Failure, Session
-from slipstream.cli.human import format_bytes, visible
+from slipstream.cli.human import format_bytes, format_time, visible
 from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.system import ask_server, one_server
 from slipstream.cli.types import DURATION
@@ -30,9 +30,11 @@ __all__ = ["top"]
 _SORTS: Final = ("cid", "subs", "pending", "msgs_to", "msgs_from", "bytes_to", "bytes_from", "uptime", "idle")
 _HTTP_SECONDS_MAX: Final = 10.0
 _COLUMNS: Final = (
-    *("HOST", "CID", "NAME", "SUBS", "PENDING", "MSGS_TO", "MSGS_FROM", "BYTES_TO", "BYTES_FROM", "LANG", "UPTIME"),
+    *("HOST", "CID", "NAME", "SUBS", "PENDING", "MSGS_TO", "MSGS_FROM", "BYTES_TO", "BYTES_FROM", "LANG", "VERSION"),
+    *("UPTIME", "LAST_ACTIVITY"),
 )
-_DISPENSABLE: Final = ("LANG", "PENDING", "UPTIME", "HOST", "BYTES_FROM", "BYTES_TO")
+_WORDS: Final = ("HOST", "NAME", "LANG", "VERSION", "LAST_ACTIVITY")
+_DISPENSABLE: Final = ("LAST_ACTIVITY", "VERSION", "LANG", "PENDING", "UPTIME", "HOST", "BYTES_FROM", "BYTES_TO")
 
 
 class _Picture(NamedTuple):
@@ -49,10 +51,11 @@ class _Picture(NamedTuple):
 @click.option("--conns", "-n", type=click.IntRange(1, 1024), default=20, help="Connections to show.")
 @click.option("--sort", type=click.Choice(_SORTS), default="cid", help="What comes first.")
 @click.option("--delay", "--interval", "-d", type=DURATION, default=SECOND_NS, help="Time between two screens.")
-@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after this many screens.")
+@click.option("--count", "--max-refresh", "-r", type=int, default=0, help="Stop after this many screens.")
 @click.pass_obj
 def top(session: Session, name: str, http: str, conns: int, sort: str, delay: int, count: int) -> None:
     """Watch the server NAME, by default the connected one."""
+    count = max(count, 0)
     if delay <= 0:
         raise Failure("--delay is a time longer than nothing")
     options = {"sort": sort, "limit": conns, "auth": True}
@@ -128,7 +131,9 @@ def _screen(before: _Picture, now: _Picture, width: int) -> Group:
 
     varz = now.varz
     figures = [
-        f"NATS server version {varz['version']} (uptime: {varz['uptime']})  {varz['server_name']}",
+        f"NATS server version {varz['version']} (uptime: {varz['uptime']})",
+        f"Server: {varz['server_name']}",
+        f"  ID:   {varz['server_id']}",
         f"  Load: CPU: {varz['cpu']:.1f}%  Memory: {format_bytes(varz['mem'])}  "
         f"Slow Consumers: {varz['slow_consumers']:,}",
         f"  In:   Msgs: {varz['in_msgs']:,}  Bytes: {format_bytes(varz['in_bytes'])}  "
@@ -136,12 +141,12 @@ def _screen(before: _Picture, now: _Picture, width: int) -> Group:
         f"  Out:  Msgs: {varz['out_msgs']:,}  Bytes: {format_bytes(varz['out_bytes'])}  "
         f"Msgs/Sec: {rate('out_msgs'):,.1f}  Bytes/Sec: {format_bytes(int(rate('out_bytes')))}",
         "",
-        f"Connections: {varz['connections']:,}",
+        f"Connections Polled: {len(now.connections):,}",
     ]
     rows = [_row(each) for each in now.connections]
     table = Table(box=None, header_style="bold reverse", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in (columns := _columns_that_fit(rows, width)):
-        table.add_column(heading, no_wrap=True, justify="left" if heading in ("HOST", "NAME", "LANG") else "right")
+        table.add_column(heading, no_wrap=True, justify="left" if heading in _WORDS else "right")
     for row in rows:
         table.add_row(*(Text(row[heading]) for heading in columns))
     return Group(Text("\n".join(figures)), table)
@@ -159,7 +164,9 @@ def _row(connection: Reply) -> dict[str, str]:
         "BYTES_TO": format_bytes(connection["out_bytes"]),
         "BYTES_FROM": format_bytes(connection["in_bytes"]),
         "LANG": visible(connection.get("lang", "")),
+        "VERSION": visible(connection.get("version", "")),
         "UPTIME": connection["uptime"],
+        "LAST_ACTIVITY": format_time(connection["last_activity"]),
     }
 
 

@@ -13,7 +13,9 @@ import msgspec
 from slipstream.clock import rfc3339
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.kernels.subjects.subject import overlaps
+from slipstream.kernels.wire.receivers import Subscription
 from slipstream.monitoring.client_facts import issuer_of, shown_token, text, user_of
+from slipstream.monitoring.connz_leafs import LeafRow
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
 from slipstream.monitoring.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
@@ -115,34 +117,54 @@ class Connz(msgspec.Struct, kw_only=True):
 class _Row:
     """A candidate for the page: an open connection, or a closed one with its record."""
 
-    __slots__ = ("closed", "connection")
+    __slots__ = ("cid", "closed", "connection", "outbox", "parser")
 
     def __init__(self, connection: ClientConnection, closed: ClosedConnection | None = None) -> None:
         self.connection = connection
+        self.cid, self.outbox, self.parser = connection.cid, connection.outbox, connection.parser
         self.closed = closed
 
     @property
     def subscription_count(self) -> int:
         return len(self.connection.subscriptions) if self.closed is None else self.closed.subscription_count
 
+    @property
+    def start_ns(self) -> int:
+        return self.connection.start_ns
+
+    @property
+    def last_activity_ns(self) -> int:
+        return self.connection.last_activity_ns
+
+    @property
+    def rtt_ns(self) -> int:
+        return self.connection.rtt_ns
+
+    @property
+    def user(self) -> str:
+        return user_of(self.connection)
+
     def stop_ns(self, now_ns: int) -> int:
         return now_ns if self.closed is None else self.closed.stop_ns
 
+    def subscriptions(self) -> Iterable[Subscription]:
+        return self.connection.subscriptions.values() if self.closed is None else self.closed.subscriptions
+
 
 # Sort word → (key, descending). Keys get the row and the time.
-_SORTS: dict[str, tuple[Callable[[_Row, int], int | str], bool]] = {
-    "cid": (lambda row, _: row.connection.cid, False),
-    "start": (lambda row, _: row.connection.cid, False),
+_SORTS: dict[str, tuple[Callable[[_Row | LeafRow, int], int | str], bool]] = {
+    "cid": (lambda row, _: row.cid, False),
+    "start": (lambda row, _: row.cid, False),
     "subs": (lambda row, _: row.subscription_count, True),
-    "pending": (lambda row, _: row.connection.outbox.pending, True),
-    "msgs_to": (lambda row, _: row.connection.outbox.msgs, True),
-    "msgs_from": (lambda row, _: row.connection.parser.msgs, True),
-    "bytes_to": (lambda row, _: row.connection.outbox.msg_bytes, True),
-    "bytes_from": (lambda row, _: row.connection.parser.msg_bytes, True),
-    "last": (lambda row, _: row.connection.last_activity_ns, True),
-    "idle": (lambda row, now_ns: now_ns - row.connection.last_activity_ns, True),
-    "uptime": (lambda row, now_ns: row.stop_ns(now_ns) - row.connection.start_ns, False),
-    "rtt": (lambda row, _: row.connection.rtt_ns, True),
+    "pending": (lambda row, _: row.outbox.pending, True),
+    "msgs_to": (lambda row, _: row.outbox.msgs, True),
+    "msgs_from": (lambda row, _: row.parser.msgs, True),
+    "bytes_to": (lambda row, _: row.outbox.msg_bytes, True),
+    "bytes_from": (lambda row, _: row.parser.msg_bytes, True),
+    "last": (lambda row, _: row.last_activity_ns, True),
+    "idle": (lambda row, now_ns: now_ns - row.last_activity_ns, True),
+    "uptime": (lambda row, now_ns: row.stop_ns(now_ns) - row.start_ns, False),
+    "rtt": (lambda row, _: row.rtt_ns, True),
     "stop": (lambda row, now_ns: row.stop_ns(now_ns), True),
     "reason": (lambda row, _: "" if row.closed is None else row.closed.reason.value, False),
 }
@@ -223,14 +245,15 @@ def connz(facts: Facts, options: ConnzOptions) -> Steps[Connz]:
     return page
 
 
-def _candidates(facts: Facts, options: ConnzOptions) -> list[_Row]:
-    """Every connection of the state and account asked for."""
-    rows: list[_Row] = []
+def _candidates(facts: Facts, options: ConnzOptions) -> list[_Row | LeafRow]:
+    """Every connection of the state and account asked for, open leaf links included."""
+    rows: list[_Row | LeafRow] = []
     if options.state in (_OPEN, _ALL):
         connections: Iterable[ClientConnection] = (
             facts.connections_of(options.acc) if options.acc else facts.hub.connections.values()
         )
         rows += [_Row(connection) for connection in connections]
+        rows += [LeafRow(link) for link in facts.leafs(options.acc)]
     if options.state in (_CLOSED, _ALL):
         rows += [
             _Row(closed.connection, closed)
@@ -240,25 +263,59 @@ def _candidates(facts: Facts, options: ConnzOptions) -> list[_Row]:
     return rows
 
 
-def _filtered(rows: list[_Row], options: ConnzOptions) -> list[_Row]:
+def _filtered(rows: list[_Row | LeafRow], options: ConnzOptions) -> list[_Row | LeafRow]:
     if options.mqtt_client:
         return []  # no connection is an MQTT client
     if options.cid:
         # The open one of an id that is somehow in both lists.
-        return [row for row in rows if row.connection.cid == options.cid][:1]
+        return [row for row in rows if row.cid == options.cid][:1]
     if options.user:
-        rows = [row for row in rows if user_of(row.connection) == options.user]
+        rows = [row for row in rows if row.user == options.user]
     if options.filter_subject not in ("", ">"):
         wanted = options.filter_subject.encode("utf-8", "surrogateescape")
-        rows = [row for row in rows if row.closed is not None or _listens(row.connection, wanted)]
+        rows = [row for row in rows if row.closed is not None or _listens(row, wanted)]
     return rows
 
 
-def _listens(connection: ClientConnection, subject: bytes) -> bool:
-    return any(overlaps(subscription.subject, subject) for subscription in connection.subscriptions.values())
+def _listens(row: _Row | LeafRow, subject: bytes) -> bool:
+    return any(overlaps(subscription.subject, subject) for subscription in row.subscriptions())
 
 
-def _entry(facts: Facts, row: _Row, now_ns: int, options: ConnzOptions) -> ConnectionInfo:
+def _leaf_entry(facts: Facts, row: LeafRow, now_ns: int, options: ConnzOptions) -> ConnectionInfo:
+    peer, wanted = row.link.peer, row.subscriptions()
+    entry = ConnectionInfo(
+        cid=row.cid,
+        kind="Leafnode",
+        ip=peer.ip,
+        port=peer.port,
+        start=rfc3339(row.start_ns),
+        last_activity=rfc3339(row.last_activity_ns),
+        rtt=round_trip_text(row.rtt_ns),
+        uptime=uptime(now_ns - row.start_ns),
+        idle=uptime(now_ns - row.last_activity_ns),
+        pending_bytes=row.outbox.pending,
+        in_msgs=row.parser.msgs,
+        out_msgs=row.outbox.msgs,
+        in_bytes=row.parser.msg_bytes,
+        out_bytes=row.outbox.msg_bytes,
+        subscriptions=row.subscription_count,
+        name=row.name,
+        version=row.link.remote_version,
+    )
+    if options.subscriptions_detail:
+        entry.subscriptions_list_detail = [detail_of(subscription, row.account) for subscription in wanted]
+    elif options.subscriptions:
+        entry.subscriptions_list = [text(subscription.subject) for subscription in wanted]
+    if options.auth:
+        entry.authorized_user, entry.name_tag = row.user, facts.name_tag_of(row.account)
+        if row.account != GLOBAL_ACCOUNT:
+            entry.account = row.account
+    return entry
+
+
+def _entry(facts: Facts, row: _Row | LeafRow, now_ns: int, options: ConnzOptions) -> ConnectionInfo:
+    if isinstance(row, LeafRow):
+        return _leaf_entry(facts, row, now_ns, options)
     connection, closed = row.connection, row.closed
     parser, outbox, peer = connection.parser, connection.outbox, connection.peer
     stop_ns = row.stop_ns(now_ns)
