@@ -95,14 +95,17 @@ def _check_peers(info: Reply, result: Verdict, limits: dict[str, int]) -> None:
         result.say(2, "No leader")
     if not any(limits[name] for name in ("peer_expect", "peer_lag_critical", "peer_seen_critical")):
         return
-    for words, bad in (
-        ("offline", [one for one in others if one.get("offline")]),
-        ("not current", [one for one in others if not one.get("current")]),
-        ("lagged", [one for one in others if 0 < limits["peer_lag_critical"] <= one.get("lag", 0)]),
-        ("inactive", [one for one in others if 0 < limits["peer_seen_critical"] <= one.get("active", 0)]),
+    lag, seen_ns = limits["peer_lag_critical"], limits["peer_seen_critical"]
+    for words, bad, good in (
+        ("offline", [one for one in others if one.get("offline")], ""),
+        ("not current", [one for one in others if not one.get("current")], ""),
+        ("lagged", [one for one in others if 0 < lag <= one.get("lag", 0)], "current" if lag else ""),
+        ("inactive", [one for one in others if 0 < seen_ns <= one.get("active", 0)], "active" if seen_ns else ""),
     ):
         if bad:
             result.say(2, f"{len(bad)} replicas {words}")
+        elif good:
+            result.say(0, f"replicas are {good}")
 
 
 def _check_sources(info: Reply, result: Verdict, limits: dict[str, int]) -> None:
