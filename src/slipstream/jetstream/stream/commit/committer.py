@@ -68,6 +68,7 @@ class Committer:
     """Drives a store's commits."""
 
     __slots__ = (
+        "_at_end",
         "_delayed_sync",
         "_erasures",
         "_intake",
@@ -114,6 +115,7 @@ class Committer:
         self._when_quiet: Callable[[], None] | None = None
         self._stopped = False
         self._more = False  # something changed after the commit in flight began
+        self._at_end = guarded(self._commit, self._broke)
         self._start = guarded(self._begin, self._broke)
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
 
@@ -137,7 +139,7 @@ class Committer:
         if not self.idle:
             self._more = True
         elif not self._stopped:
-            self._ports.call_soon(self._commit)
+            self._ports.call_soon(self._at_end)
             self.idle = False
 
     def hold_back(self) -> None:
@@ -199,13 +201,10 @@ class Committer:
 
     def _commit(self) -> None:
         """The end of the turn."""
-        try:
-            if self._ports.alone:
-                self._begin()
-            elif not self._stopped:
-                self._ports.when_commits_run(self._start)
-        except Exception as error:
-            self._broke(error)
+        if self._ports.alone:
+            self._begin()
+        elif not self._stopped:
+            self._ports.when_commits_run(self._start)
 
     def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
