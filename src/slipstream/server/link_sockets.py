@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -29,6 +30,7 @@ class LinkSockets(Generic[KindOfLink]):
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._bound: tuple[socket.socket, Callable[[], asyncio.BufferedProtocol]] | None = None  # nobody is let in yet
         self._listener: Acceptor | None = None
         self.dialer = Dialer(server)
         self.open: dict[LinkEnd, KindOfLink] = {}  # with a socket, READY or not
@@ -37,7 +39,7 @@ class LinkSockets(Generic[KindOfLink]):
     def listen(
         self, port_name: str, what: str, host: str, port: int, protocol: Callable[[], asyncio.BufferedProtocol]
     ) -> int:
-        """Let servers in from now on; gives the port.
+        """Bind the port and give it; who connects waits until `let_in`.
 
         Args:
             port_name: what the port is for, where it cannot be had.
@@ -52,10 +54,16 @@ class LinkSockets(Generic[KindOfLink]):
         server = self._server
         listening = server.bind(port_name, host, port)
         bound: int = listening.getsockname()[1]
-        self._listener = Acceptor(server.turns, listening, protocol)
+        self._bound = listening, protocol
         shown = f"[{host}]" if ":" in host else host
         server.log("INF", f"Listening for {what} connections on {shown}:{bound}")
         return bound
+
+    def let_in(self) -> None:
+        """All ports are open, so that a peer can be told of them: greet who connected, and who will."""
+        if self._bound is not None:
+            self._listener = Acceptor(self._server.turns, *self._bound)
+            self._bound = None
 
     def start_pings(self, end: LinkEnd) -> None:
         """The handshake is over: ask from now on whether the peer lives."""
@@ -96,6 +104,9 @@ class LinkSockets(Generic[KindOfLink]):
 
     def close_listener(self) -> None:
         """Let no further server in."""
+        if self._bound is not None:
+            self._bound[0].close()
+            self._bound = None
         if self._listener is not None:
             self._listener.close()
 

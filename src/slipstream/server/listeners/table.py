@@ -124,6 +124,7 @@ class Listeners:
                 self.monitoring.opened.facts.ports[row.name] = port
         for links in self._links():
             links.start()
+            links.sockets.let_in()
 
     def prepare(self, options: Options) -> Callable[[Options], None]:
         """Read what other options need; gives what then changes, called with the options of before.
