@@ -147,7 +147,7 @@ async def test_a_leaf_over_websocket_finds_another_server_of_the_cluster(kinds: 
             websocket = f'websocket {{ listen: "127.0.0.1:{ports[at]}", no_tls: true }}'
             hubs.append(await world.hub(kinds[0], more=f"{cluster}\n{websocket}", name=f"hub{at}"))
         for hub in hubs:
-            await until_shown(hub, "/routez", lambda shown: shown["num_routes"] > 0)
+            await until_shown(hub, "/varz", lambda shown: len(shown.get("ws_connect_urls", ())) == 2)
         leaf = await world.leaf(kinds[1], hubs[0], url=f"ws://127.0.0.1:{ports[0]}")
         await are_linked(hubs[0], leaf)
         await hubs[0].stop()

@@ -141,6 +141,7 @@ def _varz(facts: Facts) -> Varz:
         tls_required=tls is not None and not options.allow_non_tls,
         tls_verify=tls is not None and tls.verify,
         connect_urls=list(hub.connect_urls),
+        ws_connect_urls=list(hub.websocket_urls),
         max_connections=options.max_connections,
         max_subscriptions=max(options.max_subscriptions, 0),
         ping_interval=options.ping_interval_ns,
