@@ -27,6 +27,9 @@ KERNELS = SOURCE / "slipstream" / "kernels"
 if importlib.util.find_spec("slipstream") is None:
     sys.path.insert(0, str(SOURCE))
 
+# Programs of this environment, nats-server above all, are found whoever starts the tests, and however.
+os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+
 settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
