@@ -85,6 +85,7 @@ OTHER_PART = account_claims(
         {"name": "s", "subject": "svc.*", "type": "service"},
     ]
 )
+FULL = b"-ERR 'maximum subscriptions exceeded'"
 GONE = object()
 VALUES: tuple[Any, ...] = (
     GONE, None, "", "x", "a..b", "a b", "*", 0, 1, -1, -2, 256, 2**31, 2**63, 1.5, 1e300, True, False, [], [None],
@@ -166,6 +167,11 @@ def _told(port: int, text: str) -> list[bytes]:
     return [line for line in lines.split(b"\r\n") if line.startswith((b"-ERR", b"PONG", b"MSG"))]
 
 
+def until_full(lines: list[bytes]) -> list[bytes]:
+    """Who may have no subscription is sent away; nats-server does so beside the rest, so what he hears is chance."""
+    return [FULL] if FULL in lines else lines
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.long)])
 def test_the_same_tokens_are_taken(both: Both, step: int) -> None:
@@ -180,8 +186,8 @@ def test_the_same_tokens_are_taken(both: Both, step: int) -> None:
             assert ours == real, (path, value)
             # Whatever became of the account, its user sees the same.
             real_lines, our_lines = world.login(signed(good_user, app))
-            assert our_lines == real_lines, (path, value)
+            assert until_full(our_lines) == until_full(real_lines), (path, value)
         world.push(signed(good_account | {"jti": "y"}, OPERATOR_KEY))
         for path, value in [(path, value) for path in odd(good_user) for value in VALUES][::step]:
             real_lines, our_lines = world.login(signed(changed(good_user, path, value), app))
-            assert our_lines == real_lines, (path, value)
+            assert until_full(our_lines) == until_full(real_lines), (path, value)

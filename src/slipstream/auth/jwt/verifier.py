@@ -27,7 +27,7 @@ from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.auth.identity import Credentials, PeerFacts
-    from slipstream.auth.jwt.claims import AccountClaims, RightsClaim, UserClaims
+    from slipstream.auth.jwt.claims import AccountClaims, RightsClaim, Scope, UserClaims
     from slipstream.auth.jwt.trust import Trust
     from slipstream.auth.jwt.windows import Zones
     from slipstream.config.account_options import PermissionsOptions
@@ -120,7 +120,7 @@ class TokenVerifier:
         own_key = user.iss == account.sub and account.iss not in self._trust.strict
         if user.iss not in keys and not own_key:
             raise _Refused("User JWT issuer is not known")
-        scope = keys.get(user.iss)
+        scope = _scope_of(user, account)
         if scope is None:
             return user.nats
         if not user.nats.names_nothing():
@@ -156,7 +156,7 @@ class TokenVerifier:
             max_subscriptions=clamped(rights.subs),
             until_ns=until_ns,
             own_rights=options is not None,
-            scope=account.nats.signing_keys.get(user.iss),
+            scope=_scope_of(user, account),
             is_bearer=rights.bearer_token,
         )
         return Identity(
@@ -208,6 +208,11 @@ class TokenVerifier:
         except ConfigError:
             return Departure("violation")
         return replace(identity, permissions=permissions)
+
+
+def _scope_of(user: UserClaims, account: AccountClaims) -> Scope | None:
+    """The scope that holds for a user: only who names the account as another issuer than his own can have one."""
+    return account.nats.signing_keys.get(user.iss) if user.nats.issuer_account else None
 
 
 def _compiled(permissions: PermissionsOptions | None, account: AccountClaims) -> Permissions | None:
