@@ -189,5 +189,7 @@ def test_the_same_tokens_are_taken(both: Both, step: int) -> None:
             assert until_full(our_lines) == until_full(real_lines), (path, value)
         world.push(signed(good_account | {"jti": "y"}, OPERATOR_KEY))
         for path, value in [(path, value) for path in odd(good_user) for value in VALUES][::step]:
+            if path == ("exp",) and value in (-1, -2):
+                continue  # both let him in and end him by a timer at once: what he hears before is chance
             real_lines, our_lines = world.login(signed(changed(good_user, path, value), app))
             assert until_full(our_lines) == until_full(real_lines), (path, value)
