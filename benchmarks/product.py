@@ -31,6 +31,7 @@ __all__ = ["MEASURES", "main"]
 
 _ROUNDS: Final = 7
 _TABS: Final = 10
+_SETTLED_SECONDS: Final = 2.0  # until all tabs have what they begin with
 _TABS_SECONDS: Final = 10.0
 _CONFIG: Final = 'port: -1\nhost: "127.0.0.1"\nhttp: "127.0.0.1:-1"\njetstream {{ store_dir: "{directory}" }}\n'
 _FIRST_PAINT: Final = "performance.getEntriesByName('first-contentful-paint').map((each) => each.startTime)"
@@ -98,7 +99,7 @@ def _tabs(_wheel: Path | None) -> Iterator[Figure]:
         tabs = [page() for _ in range(_TABS)]
         for tab in tabs:
             tab.__enter__().wait_for_selector("main")
-        time.sleep(2.0)  # until all have what they begin with
+        time.sleep(_SETTLED_SECONDS)
         before, begun = http_publish.cpu_s(server.pid), time.monotonic()
         time.sleep(_TABS_SECONDS)
         share = (http_publish.cpu_s(server.pid) - before) / (time.monotonic() - begun)

@@ -22,10 +22,8 @@ _CLIENT_ID: Final = (1 << 63) - 1  # stands where the client's own is put
 
 
 class _Told(NamedTuple):
-    """All that INFO depends on, but for what is a client's own."""
+    """All that INFO depends on, but for what is a client's own, and for the options, with which all lines go."""
 
-    options: int
-    authenticator: int
     address: tuple[str, int]
     websocket_address: tuple[str, int] | None  # of a client that came over WebSocket
     connect_urls: tuple[str, ...]
@@ -45,7 +43,7 @@ class Greetings:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._lines: dict[_Told, tuple[bytes, bytes]] = {}
-        self._seen: tuple[object, object] = (None, None)  # what the lines were made by: alive, so ids are theirs
+        self._seen: tuple[object, object] = (None, None)  # options and authenticator that the lines were made by
 
     def line(self, connection: ClientConnection, *, after_connect: bool, lame_duck: bool) -> bytes:
         """INFO as this connection should see it."""
@@ -57,8 +55,6 @@ class Greetings:
         peer, account = connection.peer, connection.account if after_connect else None
         websocket = peer.kind == "websocket"
         told = _Told(
-            id(options),
-            id(authenticator),
             hub.advertised,
             (hub.websocket_host, hub.websocket_port) if websocket else None,
             tuple(hub.websocket_urls if websocket else hub.connect_urls),
