@@ -1,6 +1,10 @@
 """A call that changes a stream's assignment: agreed on by the meta group, answered when the stream is so.
 
-wanted ──► agreed on ──► asks the stream's servers ──► the leader describes it ──► answered
+    wanted ──► agreed on ──► asks the stream's servers ──► the leader describes it ──► answered
+
+In the account of the stream its leader tells the caller itself. Its interest in the stream's subjects has gone to the
+caller's server before, on the same connection: what is published next finds the stream. An answer from here would come
+on another connection, and could overtake that interest.
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ _MADE_WITHIN_NS: Final = 10 * SECOND_NS  # a stream that has no leader by then m
 class Agreement:
     """As the leader of the meta group comes to it, for calls of one API."""
 
-    def __init__(self, node: Coordinator, ports: Ports) -> None:
-        """On this server; `ports` have the time."""
+    def __init__(self, node: Coordinator, ports: Ports, account: str = "") -> None:
+        """On this server; `ports` have the time; calls are of this account, if of one that may have streams."""
         self._node = node
         self._ports = ports
+        self._account = account
 
     @property
     def meta(self) -> MetaGroup:
@@ -80,6 +85,8 @@ class Agreement:
             if described.error is not None:
                 request.fail(TableError(table.STREAM_CREATE, err=described.error))
                 return
+            if question.reply:
+                request.answered_elsewhere()
             request.respond({**msgspec.json.decode(described.fields), **also})
             if then is not None:
                 then()
@@ -90,6 +97,9 @@ class Agreement:
                 request.fail(TableError(table.CLUSTER_NOT_AVAIL))
 
         question = DescribeStream(assignment.account, assignment.name, assignment.group, meta.handed_seq)
+        if request.reply and assignment.account == self._account:
+            question.reply, question.response_type = request.reply, request.response_type
+            question.also = msgspec.json.encode(also)
         cancel_timer = self._ports.call_later(_MADE_WITHIN_NS, late)
         cancel_question = self._node.calls.ask(assignment.hosts, DESCRIBE, msgspec.msgpack.encode(question), answered)
 

@@ -1,9 +1,9 @@
 """The JetStream API of an account in a cluster: what is about more than one stream, and the step-down of leaders.
 
-The meta group's leader judges a request, has it agreed on, and answers when whoever leads the stream says that it is
-so. What is about one stream is answered by the ordinary handlers, on the server that leads it (`Coordinator.gate`).
+The meta group's leader judges a request, has it agreed on, and whoever leads the stream answers when it is so. What is
+about one stream is answered by the ordinary handlers, on the server that leads it (`Coordinator.gate`).
 
-    create ──► checks, placement ──► agreed on ──► asks the stream's servers ──► the leader describes it ──► answered
+    create ──► checks, placement ──► agreed on ──► asks the stream's servers ──► the leader answers the caller
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ClusterApi:
         self._account = account
         self._counters = api.counters
         self._node = node
-        self._agreement = Agreement(node, account.ports)
+        self._agreement = Agreement(node, account.ports, account.name)
         register = api.register
         register("INFO", "account_info_response", self.info)
         register("STREAM.CREATE.*", "stream_create_response", self.create)

@@ -54,6 +54,12 @@ class DescribeStream(msgspec.Struct, array_like=True):
     group: int
     seq: int
     """What the meta group had agreed on up to here."""
+    reply: bytes = b""
+    """Whom to tell as well, in the stream's account."""
+    response_type: str = ""
+    """The type of what is told then."""
+    also: bytes = b"{}"
+    """JSON: its further members."""
 
 
 class Described(msgspec.Struct, array_like=True):
@@ -144,8 +150,12 @@ class Descriptions:
             return False
 
         def committed(failed: object) -> None:
-            if failed is None:
-                answer(msgspec.msgpack.encode(Described(_shown(host, stream))))
+            if failed is not None:
+                return
+            shown = _shown(host, stream)
+            if question.reply:
+                host.ports.publish(question.reply, None, None, _told(question, shown))
+            answer(msgspec.msgpack.encode(Described(shown)))
 
         stream.after_commit(committed)
         return True
@@ -199,6 +209,11 @@ class Descriptions:
 
     def _used_bytes(self, host: JetStreamAccount, storage: StorageType) -> int:
         return host.budgets[storage].used_bytes + self._hosting.kept.followed_bytes(host.name, storage)
+
+
+def _told(question: DescribeStream, shown: bytes) -> bytes:
+    fields, also = msgspec.json.decode(shown), msgspec.json.decode(question.also)
+    return encode({"type": question.response_type, **fields, **also})
 
 
 def _shown(host: JetStreamAccount, stream: Stream, *, versioned: bool = True) -> bytes:

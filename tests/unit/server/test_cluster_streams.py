@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ pytest.importorskip("slipstream_raft")
 
 from slipstream.server.jetstream_cluster import JetStreamCluster
 from slipstream.server.jetstream_facts import RunningJetStream
+from slipstream.server.link_protocol import LinkProtocol
 from support.cluster_calls import call, create, published
 from support.cluster_servers import Member, Trio, trio
 from support.clusters import until
@@ -171,6 +173,44 @@ async def test_a_stream_gets_other_servers(servers: Trio) -> None:
         await until(lambda: all(_caught_up(member, "S", 6) for member in servers.members), "all have all")
     finally:
         await client.close()
+
+
+async def test_a_stream_that_was_made_is_published_to_at_once(servers: Trio) -> None:
+    """Who makes it is told by the server that keeps it, behind its interest, however slow the way from there is."""
+    leader = await servers.leader()
+    asked, keeper = (member for member in servers.members if member is not leader)
+    client, watcher = await nats.connect(asked.url), await nats.connect(leader.url)
+    try:
+        audited = await watcher.subscribe("$JS.EVENT.ADVISORY.API")
+        await watcher.flush()
+        slow = _routes_from(asked, keeper)
+        for transport in slow:
+            transport.pause_reading()
+
+        async def make_and_publish() -> int:
+            made = await client.request("$JS.API.STREAM.CREATE.S", json.dumps(config).encode(), timeout=10)
+            assert json.loads(made.data)["did_create"]
+            return (await client.jetstream().publish("S.x", b"first")).seq
+
+        config = {"name": "S", "subjects": ["S.>"], "placement": {"tags": [f"is:{keeper.name}"]}}
+        published_first = asyncio.create_task(make_and_publish())
+        # Who leads the meta group is done with the call, and what it sent has come.
+        assert json.loads((await audited.next_msg(10)).data)["subject"] == "$JS.API.STREAM.CREATE.S"
+        assert (await call(client, "STREAM.NAMES"))["streams"] == ["S"]
+        for transport in slow:
+            transport.resume_reading()
+        assert await published_first == 1
+    finally:
+        await client.close()
+        await watcher.close()
+
+
+def _routes_from(member: Member, other: Member) -> list[asyncio.Transport]:
+    """What a server reads from another."""
+    assert member.server is not None and member.server.mesh is not None and other.server is not None
+    routes = member.server.mesh.roster.routes()
+    edges = [route.end.edge for route in routes if route.remote_id == other.server.hub.identity.id]
+    return [edge.transport for edge in edges if isinstance(edge, LinkProtocol)]
 
 
 async def test_one_copy_becomes_three_and_one_again(servers: Trio) -> None:

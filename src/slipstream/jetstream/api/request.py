@@ -115,6 +115,11 @@ class ApiRequest:
         """Whether unknown names in the body are refused."""
         return self._dispatcher.strict
 
+    @property
+    def response_type(self) -> str:
+        """The type of its answer."""
+        return self._route.response_type
+
     def complain(self, problem: Exception) -> None:
         """Log what is wrong with the body, when that is not an error."""
         self._dispatcher.complain(self.subject, problem)
