@@ -316,7 +316,7 @@ class ClientConnection:
         watched = self.rights is not None and self.account is not None and self.account.maps_subjects
         self.parser.traceparents = self.account is not None and self.account.msg_trace is not None
         self.parser.fast = self.state is State.READY and not (
-            self.verbose or self.pedantic or self.tracing or watched or self.answers
+            self.verbose or self.pedantic or self.tracing or watched or self.answers is not None
         )
 
     @property

@@ -13,6 +13,7 @@ from slipstream.kernels.wire.receivers import Subscription
 from slipstream.links.gateways.addresses import Address, short_hash
 from slipstream.links.gateways.remotes import RemoteCluster
 from slipstream.links.gateways.wants import InterestMode
+from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
 from support.gateway_world import Client, GatewayWorld, gateway_connect, gateway_info, said
 
@@ -329,6 +330,22 @@ def test_a_client_does_not_see_the_address_and_servers_do() -> None:
     assert client.answers == [(b"inbox.7", address)]
     assert said(route) == b"RMSG $G ask %b 2\r\nhi\r\n" % address
     assert inside == [address]
+
+
+def test_a_client_answers_to_the_address_though_the_other_cluster_told_nothing_of_the_inbox() -> None:
+    world = GatewayWorld()
+    there, link = world.outbound("B"), world.inbound()
+    client = world.hub.open_connection(Peer("10.0.0.9", 1, "nats"))
+    client.parser.feed(b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB ask 1\r\n')
+    client.outbox.take(), said(there)
+    prefix = Address.prefix(short_hash("B"), short_hash("IDB"))
+    for number in (b"1", b"2"):
+        link.parser.feed(b"RMSG $G ask %binbox.%b 2\r\nhi\r\n" % (prefix, number))
+        client.parser.feed(b"PUB inbox.%b 2\r\nho\r\n" % number)
+        assert said(there) == b"RMSG $G %binbox.%b 2\r\nho\r\n" % (prefix, number)
+    world.clock.at_ns += 2_000_000_000
+    client.parser.feed(b"PUB inbox.2 2\r\nho\r\n")
+    assert said(there) == b"", "what the other cluster wants is known by now"
 
 
 def test_an_answer_goes_to_the_cluster_of_its_address_and_to_nobody_with_a_wildcard() -> None:
