@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.clusters import DEADLINE, HAS_NATS_SERVER, Node, connected, heard_by_all
+from support.clusters import DEADLINE, HAS_NATS_SERVER, Node, connected, heard_by_all, until
 from support.link_world import connect, info_line
 from support.ports import free_port
 
@@ -76,30 +77,33 @@ async def test_a_peer_that_answers_no_pings_is_gone(kind: str, tmp_path: Path) -
         await client.close()
 
 
-@KINDS
-@pytest.mark.parametrize("retries", [0, 1])
-async def test_connect_retries_counts_attempts_to_servers_that_were_heard_of(
-    kind: str, retries: int, tmp_path: Path
-) -> None:
-    port = free_port()
-    more = "debug: true, connect_error_reports: 1"
-    async with server(kind, tmp_path, f"connect_retries: {retries}", more) as node:
-        reader, writer = await introduced(node)
-        other = {"server_id": "OTHER", "server_name": "other", "ip": f"nats-route://127.0.0.1:{port}/", "port": port}
-        writer.write(b"PING\r\n")
-        async with asyncio.timeout(DEADLINE):
-            while not (await reader.readline()).startswith(b"PONG"):
-                pass
-        writer.write(info_line(**other))
-        last = f"attempt {retries + 1})"
-        async with asyncio.timeout(DEADLINE):
-            while last not in node.log_text():
-                writer.write(b"PONG\r\n")
-                await asyncio.sleep(0.05)
-        # The pause between attempts is a second.
-        await asyncio.sleep(1.3)
-        assert f"attempt {retries + 2})" not in node.log_text()
-        writer.close()
+async def test_connect_retries_counts_attempts_to_servers_that_were_heard_of(tmp_path: Path) -> None:
+    async def tried(kind: str, retries: int) -> None:
+        heard_of, configured = free_port(), free_port()
+        directory = tmp_path / f"{kind}{retries}"
+        directory.mkdir()
+        cluster = f'connect_retries: {retries}, routes: ["nats://127.0.0.1:{configured}"]'
+        async with server(kind, directory, cluster, "debug: true, connect_error_reports: 1") as node:
+
+            def attempts(port: int) -> list[str]:
+                lines = [line for line in node.log_text().splitlines() if str(port) in line]
+                return [found[1] for line in lines if (found := re.search(r"\(attempt (\d+)\)", line))]
+
+            reader, writer = await introduced(node)
+            other = f"nats-route://127.0.0.1:{heard_of}/"
+            writer.write(b"PING\r\n")
+            async with asyncio.timeout(DEADLINE):
+                while not (await reader.readline()).startswith(b"PONG"):
+                    pass
+            writer.write(info_line(server_id="OTHER", server_name="other", ip=other, port=heard_of))
+            await until(lambda: len(attempts(heard_of)) > retries)
+            # A route of the configuration is tried for ever, after the same pauses.
+            before = len(attempts(configured))
+            await until(lambda: len(attempts(configured)) > before + 1)
+            assert attempts(heard_of) == [str(number + 1) for number in range(retries + 1)]
+            writer.close()
+
+    await asyncio.gather(*(tried(kind, retries) for kind in "on" for retries in (0, 1)))
 
 
 @pytest.mark.parametrize("kinds", ["oo", "on", "no", "nn"])

@@ -64,11 +64,13 @@ class LinkEdge:
 class LinkWorld:
     """A server of a cluster, and hands to play its peers."""
 
-    def __init__(self, *, replicates: bool = False, dynamic: bool = False, **cluster: object) -> None:
+    def __init__(
+        self, *, server_id: str = "SELF", replicates: bool = False, dynamic: bool = False, **cluster: object
+    ) -> None:
         self.edge = LinkEdge()
         cluster = {"name": "C", "port": -1, "pool_size": 1, **cluster}
         options = Options(cluster=ClusterOptions(**cluster))  # type: ignore[arg-type]
-        identity = ServerIdentity("SELF", "self", "", 1)
+        identity = ServerIdentity(server_id, server_id.lower(), "", 1)
         queue = FlushQueue(lambda: None)
         self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
         self.mesh = Mesh(self.hub, self.edge, "C", dynamic=dynamic, replicates=replicates)

@@ -31,5 +31,9 @@ def three_servers(
             """
             files = directory / f"files{number}"
             files.mkdir()
-            servers[name] = running.enter_context(ServerProcess(server_binary("ours"), files, config=config))
+            servers[name] = server = ServerProcess(server_binary("ours"), files, config=config)
+            running.callback(server.end)
+            server.launch()
+        for server in servers.values():
+            server.ready()
         yield servers

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Where it cannot be installed there is nothing to import.
 collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
 CHROMIUM = shutil.which("chromium")
-WAIT_MS = 15_000
+WAIT_MS = 45_000  # when to give up: a browser and three servers may have little of a busy machine
 
 
 HERE = Path(__file__).parent

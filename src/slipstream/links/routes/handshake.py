@@ -47,6 +47,7 @@ class RouteInfo(LinkInfo, kw_only=True):
     gateway_url: str = ""  # where the peer itself is reached by other clusters
     slipstream_replication: bool = False  # the server takes part in replication
     slipstream_replicas: bool = False  # this link is for what replicas say
+    slipstream_crossing: bool = False  # of two routes that cross, the one stays that the smaller id has dialled
     imports: SubjectLists | None = msgspec.field(default=None, name="import")
     exports: SubjectLists | None = msgspec.field(default=None, name="export")
 

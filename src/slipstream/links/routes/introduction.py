@@ -66,6 +66,7 @@ class Introduction:
             lnoc=True,
             gateway_url=self._gateway_url,
             slipstream_replication=self._replicates,
+            slipstream_crossing=True,
             route_pool_size=max(options.pool_size, 0),
             imports=None if permissions is None else subject_lists(permissions.publish),
             exports=None if permissions is None else subject_lists(permissions.subscribe),

@@ -74,7 +74,8 @@ class RouteLink:
         self.cid, self.peer, self.outbox, self.link, self.parser = end.cid, peer, end.outbox, end.link, end.parser
         self.close, self.refuse, self.log = end.close, end.refuse, end.log
         self.target = target  # of one that this server dialled
-        self.solicited = target is not None
+        self.dialled = target is not None  # by this server
+        self.solicited = target is not None  # it is dialled again when it ends
         self.explicit = target is not None and target.explicit
         self.parser.named_accounts = True
         self.members: dict[bytes, LinkMember] = {}  # by account

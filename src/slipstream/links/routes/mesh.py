@@ -1,7 +1,7 @@
 """The servers of a cluster as one of them knows them: which routes are wanted, and who is let in.
 
-Each server is connected to each other one: whoever hears of a server that it does not know dials it (`gossip`). Two
-that dial each other at once drop one of two routes, or both, and try again after different pauses.
+Each server is connected to each other one: whoever hears of a server that it does not know dials it (`gossip`). Of the
+routes of two that dial each other at once one stays, the same on both sides (`Roster.give_way`).
 
 What this is not: sockets (`server.routes`), what is said over a route (`link`), interest (`interest`), which routes
 there are (`roster`), which are dialled (`dials`).
@@ -297,10 +297,17 @@ class Mesh:
         if problem:
             link.refuse(CloseReason.PROTOCOL_VIOLATION, problem)
             return
+        crossed = self.roster.give_way(link, info, self.hub.identity.id)
         if link.account:
             added = self._pin(link, info)
         else:
             added = self._pool(link, info, size if pooled else 1)
+        if crossed is not None:
+            link.inherit(crossed)
+            crossed.reconnects = False
+            crossed.close(CloseReason.DUPLICATE_ROUTE)
+            if not link.account:
+                self.gateways.opened(link, info)  # what was told over the other one is lost
         if not added:
             link.reconnects = False  # the one that is there is dialled again when it goes
             self._edge.log("DBG", f"Detected duplicate remote route {texts.quoted_text(info.server_id)}")

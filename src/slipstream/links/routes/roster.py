@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from slipstream.links.routes.handshake import RouteInfo
     from slipstream.links.routes.link import RouteLink
 
 __all__ = ["Roster", "pool_place"]
@@ -56,6 +57,28 @@ class Roster:
         if account in self.pinned:
             return [*self.pinned[account].values(), *unpooled]
         return self.at(pool_place(pool_size, account)) + unpooled
+
+    def give_way(self, link: RouteLink, info: RouteInfo, own_id: str) -> RouteLink | None:
+        """Free the place of a route that this server dialled while its peer dialled the one that is to stay.
+
+        A peer asks for a place that it has given to nobody: what was dialled from here is not there yet, or gone. Of
+        two servers of this kind the one with the larger id gives way; nats-server keeps what it has dialled.
+        """
+        pool: list[RouteLink | None] = []
+        if link.account:
+            held = self.pinned[link.account].get(link.remote_id)
+        else:
+            pool = self.pools.get(link.remote_id, pool)
+            place = 0 if link.unpooled else info.route_pool_idx
+            held = pool[place] if place < len(pool) else None
+        stays = info.server_id < own_id if info.slipstream_crossing else not link.unpooled
+        if held is None or link.dialled or not held.dialled or not stays:
+            return None
+        if link.account:
+            del self.pinned[link.account][link.remote_id]
+        else:
+            pool[held.place] = None
+        return held
 
     def pin(self, link: RouteLink) -> bool:
         """Add a route of one account, unless its peer has one already."""
