@@ -93,6 +93,40 @@ def test_issuer_is_bound_to_the_signature() -> None:
     assert decode_user(signed(claims | {"iss": other.public}, other)).account == other.public
 
 
+def test_lines_end_inside_a_token() -> None:
+    """One that was read from a file, or by a resolver from a server of files."""
+    assert decode_user(GOOD + "\r\n") == decode_user(GOOD)
+    with pytest.raises(InvalidToken, match="signature"):
+        decode_user(GOOD[:50] + "\n" + GOOD[50:])
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        (b'"name":"a\\ud800b"', "a\ufffdb"),
+        (b'"name":"a\\ud83d\\ude00"', "a\U0001f600"),
+        (b'"name":"n","extra":' + b"9" * 5000, "n"),
+        (b'"name":"n","extra":-1e999', "n"),
+    ],
+)
+def test_json_that_go_reads(raw: bytes, name: str) -> None:
+    claims = body(GOOD)
+    del claims["name"]
+    text = json.dumps(claims).encode()
+    assert decode_user(_signed_text(text[:-1] + b"," + raw + b"}")).name == name
+
+
+@pytest.mark.parametrize("more", [b'"exp":1e999', b'"exp":' + b"9" * 5000, b'"x":NaN', b'"x":' + b"[" * 5000, b'"x":"'])
+def test_json_that_is_none(more: bytes) -> None:
+    with pytest.raises(InvalidToken, match=r"^json: "):
+        decode_user(_signed_text(json.dumps(body(GOOD)).encode()[:-1] + b"," + more + b"}"))
+
+
+def _signed_text(claims: bytes) -> str:
+    text = f"{url_base64(json.dumps(HEADER).encode())}.{url_base64(claims)}"
+    return f"{text}.{url_base64(account.sign(text.encode()))}"
+
+
 def test_names_in_any_case_nulls_and_unknown_fields() -> None:
     claims = body(GOOD)
     claims["nats"] |= {"PUB": {"Allow": ["a", None]}, "unknown": [1], "sub": None, "resp": None}

@@ -13,6 +13,7 @@ claims alone, and some fields stand one level higher.
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import urlsafe_b64decode
 from functools import cache
@@ -234,6 +235,8 @@ def _raised(data: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _bytes(chunk: str) -> bytes:
+    # A token that was read from a file may end with its line.
+    chunk = chunk.replace("\r", "").replace("\n", "")
     if not chunk.isascii() or not _BASE64URL(chunk) or len(chunk) % 4 == 1:
         at = next((index for index, char in enumerate(chunk) if not _BASE64URL(char)), len(chunk) - 1)
         raise InvalidToken(f"illegal base64 data at input byte {at}")
@@ -248,13 +251,38 @@ def _object(raw: bytes) -> dict[str, Any]:
         data = msgspec.json.decode(raw)
     except UnicodeDecodeError:
         return _object(raw.decode("utf-8", "replace").encode())
-    except (msgspec.DecodeError, RecursionError) as error:
+    except RecursionError as error:
         raise InvalidToken(f"json: {error}") from None
+    except msgspec.DecodeError:
+        data = _tolerated(raw)
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise InvalidToken("json: cannot unmarshal value into Go value of type jwt.Claims")
     return data
+
+
+def _tolerated(raw: bytes) -> Any:
+    """What Go takes for JSON and msgspec does not: halves of characters, and numbers beyond all types."""
+    try:
+        data = json.loads(raw.decode("utf-8", "replace"), parse_int=_number, parse_constant=_number)
+        text = json.dumps(data, ensure_ascii=False)
+        # Half a character is read as the one that stands for what cannot be read.
+        return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidToken(f"json: {error}") from None
+
+
+def _number(text: str) -> float:
+    """An integer; infinite, which is no value for any field, where Python would take long to read it.
+
+    Raises:
+        ValueError: NaN or Infinity, which are no JSON.
+    """
+    return int(text) if len(text) < _DIGITS_MAX else float(text)
+
+
+_DIGITS_MAX: Final = 100
 
 
 def _member(data: dict[str, Any], name: str) -> Any:
