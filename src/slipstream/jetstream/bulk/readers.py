@@ -35,6 +35,7 @@ from slipstream.jetstream.bulk.limits import (
     BULK_BESIDE_CHUNK_BYTES,
     BULK_CONGESTED_NS,
     BULK_LOST_LISTED_MAX,
+    BULK_OPENED_AT_ONCE_BYTES,
     BULK_READER_IDLE_NS,
     BULK_READERS_MAX,
     BULK_READS_IN_FLIGHT,
@@ -47,6 +48,7 @@ from slipstream.jetstream.bulk.limits import (
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.reader import Reader
 from slipstream.jetstream.bulk.requests import Range
+from slipstream.jetstream.bulk.whole_frames import end_with_a_frame, is_opened
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.limits import BULK_LENT_FILES_MAX, BULK_PLACES_AGAIN, BULK_PLACES_CHUNKS
@@ -188,8 +190,10 @@ class Readers:
             crc=reader.crc,
             room=reader.slot,
         )
+        if is_opened(job) and job.next_seq <= reader.wanted.last:
+            end_with_a_frame(job, reader.selection, reader.stream.store.bulk)
         self._in_flight += 1
-        if job.run_at_once():
+        if not _takes_long(job) and job.run_at_once():
             # Nothing to wait for. It still ends the turn, so that nobody has the loop for himself.
             self._ports.call_soon(lambda: self._finish(reader, job))
         else:
@@ -344,3 +348,8 @@ class Readers:
                 self._fail(reader, TableError(errors.READ_FAILED, err="nothing was confirmed for too long"))
         if self._readers:
             self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)
+
+
+def _takes_long(job: ReadJob) -> bool:
+    """Whether a chunk is not for the loop although everything is at hand: to open much takes a processor's time."""
+    return is_opened(job) and sum(one.length for one in job.stretches) > BULK_OPENED_AT_ONCE_BYTES
