@@ -57,7 +57,7 @@ bench-%: $(STAMP)  ## one family, minutes: core jetstream consumers growth clust
 campaigns: $(STAMP)  ## the long proofs, hours, and days of fuzzing; rewrites docs/proofs.md
 	@$(BIN)/python tools/prove.py
 
-campaign-%: $(STAMP)  ## one of them: raft replicated clusters partitions edge kill power crash-states at-rest tampers trees disk-errors model oracle hostile fuzz injection
+campaign-%: $(STAMP)  ## one of them: raft replicated clusters partitions edge kill power crash-states at-rest disk-errors model (each also as NAME-encrypted) tampers trees oracle hostile fuzz injection
 	@$(BIN)/python tools/prove.py $*
 
 sanitize: $(STAMP)  ## tests of the kernels, built with AddressSanitizer and UndefinedBehaviorSanitizer

@@ -17,7 +17,9 @@ from slipstream.testing.sim_disk import SimDisk
 from support.disk_world import disk_world
 from support.jetstream_world import World
 
-STREAMS = ("A", "B")
+STREAMS = ("ORDERS", "PRICES")
+WORDS = (*(name.encode() for name in STREAMS), b" message ", b"subjects")
+"""What is stored and what it is called; nobody may read it in encrypted files."""
 MESSAGES = 60
 PAGE = 512
 

@@ -24,11 +24,23 @@ from pathlib import Path
 from slipstream.client.options import ClientError, ClientTimeout, WireOptions
 from slipstream.client.wire import Message, WireClient
 from slipstream.units import MILLISECOND_NS, SECOND_NS
+from support.raw_files import of_directory, told
 from support.server_process import ServerProcess, ServerStartError
 from support.servers import server_binary
 
 STREAMS = {"KEEP": "limits", "WORK": "workqueue", "WISH": "interest"}
 DEAD = "DEAD"
+KEY = "the-key-of-the-campaign-of-consumers"
+WORDS = (
+    b"DEAD.KEEP",
+    b"DEAD.WORK",
+    b"DEAD.WISH",
+    b"durable_name",
+    b"ack_policy",
+    b"Slipstream-Dlq",
+    b"text of a message",
+)
+"""What is stored and what it is called."""
 START_S = 120.0  # campaigns run beside other work
 _API = "$JS.API."
 
@@ -69,7 +81,7 @@ class Worker:
 
     def _turn(self, client: WireClient) -> None:
         for _ in range(self._rng.randrange(4)):
-            self._ask(client, "publish", 0, f"{self.stream}.x", b"x" * self._rng.randrange(300))
+            self._ask(client, "publish", 0, f"{self.stream}.x", b"text of a message" * self._rng.randrange(18))
         body = json.dumps({"batch": self._rng.randrange(1, 12), "expires": 20 * MILLISECOND_NS}).encode()
         self._ask(client, "pull", 0, f"{_API}CONSUMER.MSG.NEXT.{self.stream}.C", body)
         deadline = time.monotonic() + 0.03
@@ -128,19 +140,31 @@ class ConsumerDeaths:
     """One server directory, and clients that come back after each death."""
 
     def __init__(
-        self, directory: Path, *, binary: Path | None = None, seed: int = 1, ack_wait_ns: int = 2 * SECOND_NS
+        self,
+        directory: Path,
+        *,
+        binary: Path | None = None,
+        seed: int = 1,
+        ack_wait_ns: int = 2 * SECOND_NS,
+        encrypted: bool = False,
     ) -> None:
         """Prepare; nothing runs yet. `binary` is another program, for a control."""
         self._ack_wait_ns = ack_wait_ns
         self._rng = random.Random(seed)
-        self._server = ServerProcess(
-            binary or server_binary("ours"), directory, flags=("-js", "-sd", str(directory / "store"))
-        )
+        self._store = directory / "store"
+        self._encrypted = encrypted
+        config = f'jetstream {{\n store_dir: "{self._store}"\n {f"key: {KEY}" if encrypted else ""}\n}}\n'
+        self._server = ServerProcess(binary or server_binary("ours"), directory, config=config)
         self._server.start_timeout_s = START_S
         self.workers = [Worker(stream, seed * 100 + number) for number, stream in enumerate(STREAMS)]
         self.cycles = 0
         self.letters = 0
         self.broken: list[str] = []
+        self.readable: list[str] = []
+
+    def search(self) -> list[str]:
+        """Where something of what was stored, a name or a key can be read: in files, their names and the log."""
+        return told(of_directory(self._store), WORDS, KEY.encode(), self._server.log_lines)
 
     def run(self, cycles: int, *, most_s: float = 0.5) -> None:
         """Let the server die that often, then read everything that is left."""
@@ -156,6 +180,8 @@ class ConsumerDeaths:
             self.broken.append(f"a start was refused: {str(error)[-500:]}")
         finally:
             self._server.end()
+            self.readable = self.search() if self._encrypted else []
+            self.broken += self.readable
         for worker in self.workers:
             self.broken += worker.promises.broken
 

@@ -14,9 +14,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from campaigns.consumer_deaths import ConsumerDeaths
-from campaigns.figures import Figures
+from campaigns.figures import Figures, added
+from campaigns.searching import Searched
 from slipstream.jetstream.consumer.journal import ConsumerJournal
+from slipstream.jetstream.store.sealed.keys import AtRestCipher
 from support.consumer_machine import ConsumersMachine
+from support.sealing import sealed_stores, watched_disks
 from support.servers import server_binary
 
 STEPS_A_SEQUENCE = 100
@@ -58,6 +61,14 @@ def model(steps: int) -> Figures:
     )
 
 
+def model_encrypted(steps: int) -> Figures:
+    """The same on encrypted files, which are searched at each restart."""
+    search = Searched((b"subjects", b"durable_name", b"ack_policy"))
+    with sealed_stores(AtRestCipher.CHACHA), watched_disks(search):
+        figures = model(steps)
+    return search.added_to(figures, lambda: _play(5, shrink=False))
+
+
 def _play(sequences: int, *, shrink: bool) -> str:
     """Run some sequences; what went wrong, if anything did."""
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
@@ -76,31 +87,66 @@ def _play(sequences: int, *, shrink: bool) -> str:
     return ""
 
 
+DEATHS_OF_A_DIRECTORY = 25
+"""Then another one is begun: what is left of all is read at the end."""
+
+
 def deaths(cycles: int) -> Figures:
     """kill -9 while consumers work."""
     with tempfile.TemporaryDirectory(prefix="consumers-") as directory:
         run = ConsumerDeaths(Path(directory), seed=cycles)
         run.run(cycles)
+    control = _control_of_deaths()
+    return Figures(_counts(run), run.broken, control.control, control.control_found)
+
+
+def deaths_encrypted(numbers: range) -> Figures:
+    """The same with encryption at rest."""
+    found = Figures({})
+    for first in numbers[::DEATHS_OF_A_DIRECTORY]:
+        count = min(DEATHS_OF_A_DIRECTORY, numbers[-1] + 1 - first)
+        with tempfile.TemporaryDirectory(prefix="consumers-") as directory:
+            run = ConsumerDeaths(Path(directory), seed=first + 1, encrypted=True)
+            run.run(count)
+        counts = {**_counts(run), "places where a message, a name or a key can be read": len(run.readable)}
+        found = added(found, Figures(counts, run.broken))
+    return found
+
+
+def _control_of_deaths() -> Figures:
     with tempfile.TemporaryDirectory(prefix="consumers-") as directory:
         control = ConsumerDeaths(Path(directory), binary=server_binary("real"))
         control.run(10)
     again = sum("confirm" in text for text in control.broken)
-    promises = [worker.promises for worker in run.workers]
     return Figures(
-        {
-            "deaths": run.cycles,
-            "messages stored": sum(len(one.published) for one in promises),
-            "deliveries": sum(one.delivered for one in promises),
-            "double acks confirmed": sum(len(one.confirmed) for one in promises),
-            "confirmed and delivered again": sum("confirm" in text for text in run.broken),
-            "not acknowledged and not delivered again": sum("did not come" in text for text in run.broken),
-            "terminations confirmed": sum(len(one.buried) for one in promises),
-            "dead letters": run.letters,
-            "dead letters missing, twice or wrong": sum("dead letter" in text for text in run.broken),
-            "stuck consumers": sum("stuck" in text for text in run.broken),
-            "acknowledged messages left over": sum("left over" in text for text in run.broken),
-        },
-        run.broken,
-        f"nats-server, killed 10 times: {again} confirmed acks forgotten",
-        again > 0,
+        {}, control=f"nats-server, killed 10 times: {again} confirmed acks forgotten", control_found=again > 0
     )
+
+
+def control_of_deaths_encrypted() -> Figures:
+    """The same, and what the search finds where nothing is encrypted."""
+    figures = _control_of_deaths()
+    with tempfile.TemporaryDirectory(prefix="consumers-") as directory:
+        plain = ConsumerDeaths(Path(directory))
+        plain.run(1)
+        found = plain.search()
+    figures.control += f"; without a key the search finds {len(found)} places"
+    figures.control_found = figures.control_found and bool(found)
+    return figures
+
+
+def _counts(run: ConsumerDeaths) -> dict[str, int | float | str]:
+    promises = [worker.promises for worker in run.workers]
+    return {
+        "deaths": run.cycles,
+        "messages stored": sum(len(one.published) for one in promises),
+        "deliveries": sum(one.delivered for one in promises),
+        "double acks confirmed": sum(len(one.confirmed) for one in promises),
+        "confirmed and delivered again": sum("confirm" in text for text in run.broken),
+        "not acknowledged and not delivered again": sum("did not come" in text for text in run.broken),
+        "terminations confirmed": sum(len(one.buried) for one in promises),
+        "dead letters": run.letters,
+        "dead letters missing, twice or wrong": sum("dead letter" in text for text in run.broken),
+        "stuck consumers": sum("stuck" in text for text in run.broken),
+        "acknowledged messages left over": sum("left over" in text for text in run.broken),
+    }

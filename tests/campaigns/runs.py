@@ -13,37 +13,19 @@ from campaigns.figures import Campaign, Figures, Parts, in_one
 
 def model(steps: int) -> Figures:
     """Random histories of a stream against the plain model."""
-    from hypothesis import HealthCheck, Phase, settings
-    from hypothesis.stateful import run_state_machine_as_test
-
     from models.stream import StreamModel
     from property.test_stream_machine import StreamMachine
-
-    def play(examples: int) -> str:
-        chosen = settings(
-            max_examples=examples,
-            stateful_step_count=50,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        try:
-            run_state_machine_as_test(StreamMachine, settings=chosen)
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"[:500]
-        return ""
 
     StreamMachine.steps = 0
     broken: list[str] = []
     while StreamMachine.steps < steps and not broken:
-        found = play(max(min((steps - StreamMachine.steps) // 30, 200), 1))
+        found = _play(max(min((steps - StreamMachine.steps) // 30, 200), 1))
         broken += [found] if found else []
     done = StreamMachine.steps
     # The control: a model that forgets one rule.
     rule, StreamModel.enforce = StreamModel.enforce, lambda _self: None  # type: ignore[method-assign]
     try:
-        noticed = play(100)
+        noticed = _play(100)
     finally:
         StreamModel.enforce = rule  # type: ignore[method-assign]
     return Figures(
@@ -52,6 +34,40 @@ def model(steps: int) -> Figures:
         "a model without limits: " + ("noticed" if noticed else "NOT noticed"),
         bool(noticed),
     )
+
+
+def _play(examples: int) -> str:
+    """So many histories; what went wrong, if anything did."""
+    from hypothesis import HealthCheck, Phase, settings
+    from hypothesis.stateful import run_state_machine_as_test
+
+    from property.test_stream_machine import StreamMachine
+
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=50,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(StreamMachine, settings=chosen)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:500]
+    return ""
+
+
+def model_encrypted(steps: int) -> Figures:
+    """The same on encrypted files, which are searched at each restart."""
+    from campaigns.searching import Searched
+    from slipstream.jetstream.store.sealed.keys import AtRestCipher
+    from support.sealing import sealed_stores, watched_disks
+
+    search = Searched((b"Nats-Msg-Id", b"subjects", b"duplicate_window"))
+    with sealed_stores(AtRestCipher.CHACHA), watched_disks(search):
+        figures = model(steps)
+    return search.added_to(figures, lambda: _play(5))
 
 
 def oracle(histories: int) -> Figures:
@@ -140,11 +156,32 @@ def consumer_model(steps: int) -> Figures:
     return model(steps)
 
 
+def consumer_model_encrypted(steps: int) -> Figures:
+    """The same on encrypted files."""
+    from campaigns.consumers import model_encrypted
+
+    return model_encrypted(steps)
+
+
 def consumer_kill(cycles: int) -> Figures:
     """kill -9 while consumers work."""
     from campaigns.consumers import deaths
 
     return deaths(cycles)
+
+
+def consumer_kill_encrypted(numbers: range) -> Figures:
+    """The same with encryption at rest."""
+    from campaigns.consumers import deaths_encrypted
+
+    return deaths_encrypted(numbers)
+
+
+def consumer_kill_encrypted_control() -> Figures:
+    """nats-server, and files that are not encrypted."""
+    from campaigns.consumers import control_of_deaths_encrypted
+
+    return control_of_deaths_encrypted()
 
 
 def hostile(rounds: int) -> Figures:
@@ -307,6 +344,10 @@ def replicated_control() -> Figures:
 _KILL, _POWER = store_runs.deaths(power=False), store_runs.deaths(power=True)
 _KILL_ENCRYPTED = store_runs.deaths(power=False, encrypted=True)
 _POWER_ENCRYPTED = store_runs.deaths(power=True, encrypted=True)
+_DISK_ERRORS_ENCRYPTED = store_runs.disk_errors_encrypted()
+_CONSUMER_KILL_ENCRYPTED = Parts(
+    consumer_kill_encrypted, consumer_kill_encrypted_control, store_runs.WHAT_CONSUMERS_KEEP
+)
 _REPLICAS = ("src/slipstream/jetstream", "src/slipstream/kernels", "src/slipstream/replication", "raft")
 """What decides how replicas agree."""
 _VERDICTS = (
@@ -382,6 +423,35 @@ CAMPAIGNS = {
         "The server starts, answers no wrong bytes, loses at most the frame that was hit by a bit flip, and says so.",
         store_runs.at_rest_encrypted,
         10_000,
+    ),
+    "disk-errors-encrypted": Campaign(
+        "Errors of the disk at every call, encrypted",
+        "What fails is refused, never acknowledged; other streams notice nothing; service resumes by itself; and"
+        " no file can be read.",
+        in_one(_DISK_ERRORS_ENCRYPTED.run, _DISK_ERRORS_ENCRYPTED.control),
+        10_000,
+        _DISK_ERRORS_ENCRYPTED,
+    ),
+    "model-encrypted": Campaign(
+        "Model, encrypted",
+        "An encrypted stream does what a plain model of it does, over random histories with restarts and power cuts,"
+        " and no file can be read.",
+        model_encrypted,
+        50_000,
+    ),
+    "consumer-model-encrypted": Campaign(
+        "Consumers and retention against a model, encrypted",
+        "The same as of plain files, and no file can be read.",
+        consumer_model_encrypted,
+        50_000,
+    ),
+    "consumer-kill-encrypted": Campaign(
+        "kill -9 while consumers work, encrypted",
+        "A message whose double ack was confirmed never comes again, one that was not acknowledged does, a terminated"
+        " one has exactly one dead letter; and no file, name or log tells anything of it.",
+        in_one(_CONSUMER_KILL_ENCRYPTED.run, _CONSUMER_KILL_ENCRYPTED.control),
+        100,
+        _CONSUMER_KILL_ENCRYPTED,
     ),
     "tampers": Campaign(
         "Tampers with chained streams",

@@ -7,17 +7,29 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from campaigns.at_rest import damage, prepared
-from campaigns.deaths import SHORT_WINDOW_NS, Deaths, Outcome, readable
-from campaigns.disk_errors import every_call, without_syncs
+from campaigns import at_rest as resting
+from campaigns import disk_errors as failing
+from campaigns.at_rest import damage
+from campaigns.deaths import KEY, SHORT_WINDOW_NS, STREAMS, Deaths, Outcome, readable
+from campaigns.disk_errors import ErrorTally, every_call, without_syncs
 from campaigns.figures import Figures, Parts
-from support.sealing import sealed_stores
+from campaigns.searching import Searched
+from slipstream.jetstream.store.sealed.keys import AtRestCipher
+from support.raw_files import of_directory, told
+from support.sealing import sealed_stores, watched_disks
 
 _WHAT_STORES = (
     *(f"src/slipstream/jetstream/{name}" for name in ("store", "stream")),
     *(f"src/slipstream/kernels/{name}" for name in ("log", "index")),
     *(f"tests/campaigns/{name}.py" for name in ("deaths", "forgetful_disk", "forgetful_server", "load")),
 )
+WHAT_CONSUMERS_KEEP = (
+    *_WHAT_STORES[:4],
+    "src/slipstream/jetstream/consumer",
+    "tests/campaigns/consumer_deaths.py",
+    "tests/support/raw_files.py",
+)
+_WORDS_OF_DEATHS = (*(name.encode() for name in STREAMS if len(name) > 5), b"PLAIN.", b"Nats-Msg-Id", b"description")
 DEATHS_OF_A_DIRECTORY = 25
 """Then another one is begun: each start looks at all that was stored before."""
 
@@ -28,8 +40,11 @@ def _deaths(numbers: range, *, power: bool, encrypted: bool = False) -> Figures:
     while found.cycles < len(numbers) and not found.broken:
         most = min(len(numbers) - found.cycles, DEATHS_OF_A_DIRECTORY)
         with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-            seed = numbers[found.cycles]
-            found.add(Deaths(Path(directory), power=power, encrypted=encrypted, seed=seed).run(most))
+            run = Deaths(Path(directory), power=power, encrypted=encrypted, seed=numbers[found.cycles])
+            found.add(run.run(most))
+            if encrypted:
+                kept = of_directory(Path(directory, "store"), Path(directory, "disk"))
+                found.readable += told(kept, _WORDS_OF_DEATHS, KEY.encode(), run._server.log_lines)
     secret = {"files in which a message, a name or a key can be read": len(found.readable)} if encrypted else {}
     return Figures(
         {
@@ -104,9 +119,13 @@ def crash_states(states: int) -> Figures:
 
 
 def crash_states_encrypted(states: int) -> Figures:
-    """The same of encrypted stores."""
-    with sealed_stores():
-        return crash_states(states)
+    """The same of encrypted stores, each of which is searched before it is opened."""
+    from crash.test_crash_states import SCENARIOS, enumerate_states
+
+    search = Searched((b"<secret-", b"configuration", b'"name"'))
+    with sealed_stores(), watched_disks(search):
+        figures = crash_states(states)
+    return search.added_to(figures, lambda: enumerate_states(SCENARIOS["configuring"], images=1, seed=1, calls=0.1))
 
 
 def at_rest(flips: int) -> Figures:
@@ -134,14 +153,11 @@ def at_rest(flips: int) -> Figures:
 
 
 def at_rest_encrypted(flips: int) -> Figures:
-    """Damage to encrypted files; and what can be read in those that nobody has hit."""
-    with sealed_stores():
+    """Damage to encrypted files, each of which is searched before it is opened."""
+    search = Searched(resting.WORDS)
+    with sealed_stores(), watched_disks(search):
         figures = at_rest(flips)
-        images = prepared()[:2]
-    told = [path for image in images for path in image.paths() if b"message" in image.content(path)]
-    figures.counts["files in which a message can be read"] = len(told)
-    figures.broken += [f"{path} can be read" for path in told]
-    return figures
+    return search.added_to(figures, lambda: damage({"flip": 1}, seed=1))
 
 
 def tampers(count: int) -> Figures:
@@ -167,18 +183,49 @@ def tampers(count: int) -> Figures:
     )
 
 
+DISK_ERROR_ROUNDS = 40
+"""Of the script, in the long form."""
+
+
 def disk_errors(rounds: int) -> Figures:
     """EIO and ENOSPC at every call."""
-    found = every_call(rounds=rounds)
-    control = without_syncs(rounds=6)
+    figures, control = _errors_found(every_call(rounds=rounds)), _control_of_errors()
+    return Figures(figures.counts, figures.broken, control.control, control.control_found)
+
+
+def _errors_found(found: ErrorTally) -> Figures:
     return Figures(
         {
-            "calls of a run": found.calls,
+            "calls of a run": f"{found.calls:,}",
             "runs, one for each call with EIO and with ENOSPC": found.runs,
             "requests refused": found.refusals,
             "violations (false acks, lost acks, other stream hit, no resumption)": len(found.violations),
         },
         found.violations,
-        f"a disk whose syncs do nothing: {len(control)} broken promises after a crash",
-        bool(control),
     )
+
+
+def _control_of_errors() -> Figures:
+    control = without_syncs(rounds=6)
+    text = f"a disk whose syncs do nothing: {len(control)} broken promises after a crash"
+    return Figures({}, control=text, control_found=bool(control))
+
+
+def _errors_encrypted(runs: range) -> Figures:
+    """Runs by number, each of them a call and an error; what is behind the last call has none."""
+    search = Searched(failing.WORDS)
+    with sealed_stores(AtRestCipher.CHACHA), watched_disks(search):
+        return search.counted_in(_errors_found(every_call(rounds=DISK_ERROR_ROUNDS, only=runs)))
+
+
+def _control_of_errors_encrypted() -> Figures:
+    search = Searched(failing.WORDS)
+    with sealed_stores(AtRestCipher.CHACHA), watched_disks(search):
+        control = _control_of_errors()
+    return search.controlled(control, lambda: without_syncs(rounds=2))
+
+
+def disk_errors_encrypted() -> Parts:
+    """The same in encrypted files, all of which are searched after the crash at the end."""
+    sources = (*_WHAT_STORES[:4], "tests/campaigns/disk_errors.py", "tests/support/raw_files.py")
+    return Parts(_errors_encrypted, _control_of_errors_encrypted, sources)

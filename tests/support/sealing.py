@@ -25,6 +25,7 @@ from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKe
 
 SECRET = b"the main key of the tests, 32 bytes long"
 _sealed = [False]
+_cipher = [AtRestCipher.AES]
 
 
 def is_sealed() -> bool:
@@ -43,7 +44,7 @@ _seeds = iter(range(1, 1 << 62))
 
 def sealed_disk(disk: Disk, **given: Any) -> SealedDisk:
     """A disk as a new process sees it: what is random is not what it was before."""
-    return SealedDisk(disk, ring(next(_seeds), **given))
+    return SealedDisk(disk, ring(next(_seeds), **{"cipher": _cipher[0], **given}))
 
 
 def as_wanted(disk: Disk, *, fresh: bool = True) -> Disk:
@@ -56,7 +57,7 @@ def as_wanted(disk: Disk, *, fresh: bool = True) -> Disk:
 
 
 @contextmanager
-def sealed_stores() -> Iterator[None]:
+def sealed_stores(cipher: AtRestCipher = AtRestCipher.AES) -> Iterator[None]:
     """Every store that is made or opened in here is encrypted."""
     patch = pytest.MonkeyPatch()
     create, open_, init = FileStore.create.__func__, FileStore.open.__func__, DirectoryStores.__init__  # type: ignore[attr-defined]
@@ -75,11 +76,35 @@ def sealed_stores() -> Iterator[None]:
     patch.setattr(FileStore, "create", classmethod(make))
     patch.setattr(FileStore, "open", classmethod(reopen))
     patch.setattr(DirectoryStores, "__init__", stores)
-    _sealed[0] = True
+    _sealed[0], _cipher[0] = True, cipher
     try:
         yield
     finally:
-        _sealed[0] = False
+        _sealed[0], _cipher[0] = False, AtRestCipher.AES
+        patch.undo()
+
+
+@contextmanager
+def watched_disks(looked_at: Callable[[Disk], None]) -> Iterator[None]:
+    """Each disk is shown, as it is, before a store is opened on it."""
+    patch = pytest.MonkeyPatch()
+    open_, init = FileStore.open, DirectoryStores.__init__
+
+    def reopen(_cls: Any, disk: Disk, *args: Any, **given: Any) -> FileStore:
+        if not isinstance(disk, SealedDisk):
+            looked_at(disk)
+        return open_(disk, *args, **given)
+
+    def stores(self: DirectoryStores, disk: Disk, *args: Any, **given: Any) -> None:
+        if not isinstance(disk, SealedDisk):
+            looked_at(disk)
+        init(self, disk, *args, **given)
+
+    patch.setattr(FileStore, "open", classmethod(reopen))
+    patch.setattr(DirectoryStores, "__init__", stores)
+    try:
+        yield
+    finally:
         patch.undo()
 
 

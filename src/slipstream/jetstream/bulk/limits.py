@@ -21,9 +21,9 @@ BULK_WINDOW_BYTES_MAX: Final = 16 * MIB
 # Bulk readers of one account at once, and of those the ones that have a thread reading for them.
 BULK_READERS_MAX: Final = 64
 BULK_READS_IN_FLIGHT: Final = 2
-# What a chunk of an encrypted stream has of its last frame is left to the next chunk, unless it is more than this; such a
-# chunk is opened by a thread if it has more than this.
+# What a chunk of an encrypted stream has of its last frame is left to the next chunk, unless it is more than this.
 BULK_LEFT_BYTES_MAX: Final = 64 * KIB
+# Encrypted records that the loop opens itself: more takes it longer than to wake up a thread.
 BULK_OPENED_AT_ONCE_BYTES: Final = 64 * KIB
 # When other clients were heard so often in this time, half as many chunks as there are processors are read in each
 # span, none larger than this: on two processors a publish that waits for its sync then takes about twice as long, 99
