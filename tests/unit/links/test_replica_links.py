@@ -51,6 +51,12 @@ def test_who_dialled_the_route_dials_the_link_for_replicas(world: ReplicaWorld) 
     assert link not in world.mesh.roster.routes()
 
 
+def test_a_server_that_comes_back_without_jetstream_is_not_dialled_again_and_again(world: ReplicaWorld) -> None:
+    world.dial(target(), slipstream_replication=True)
+    link = world.dial(world.edge.dialled.pop())
+    assert not link.end.is_open and world.edge.dialled == [] and world.listener.events == []
+
+
 def test_who_comes_later_is_told_who_is_there(world: ReplicaWorld) -> None:
     world.peer(slipstream_replicas=True)
     late = ReplicaListener()
@@ -96,8 +102,8 @@ def test_nothing_is_kept_for_a_peer_that_cannot_be_reached_or_does_not_read(worl
 
 def test_of_two_links_that_this_server_dialled_one_stays(world: ReplicaWorld) -> None:
     world.dial(target(), slipstream_replication=True)
-    first = world.dial(target().for_replicas("peer"))
-    second = world.dial(target().for_replicas("peer"))
+    first = world.dial(target().for_replicas("peer"), slipstream_replication=True)
+    second = world.dial(target().for_replicas("peer"), slipstream_replication=True)
     assert (first.end.close_reason, second.end.close_reason) == (None, CloseReason.DUPLICATE_ROUTE)
     accepted = world.peer(slipstream_replicas=True)
     first.close(CloseReason.READ_ERROR)
@@ -107,7 +113,7 @@ def test_of_two_links_that_this_server_dialled_one_stays(world: ReplicaWorld) ->
 
 def test_a_link_is_dialled_again_while_there_is_a_route(world: ReplicaWorld) -> None:
     route = world.dial(target(), slipstream_replication=True)
-    link = world.dial(world.edge.dialled.pop())
+    link = world.dial(world.edge.dialled.pop(), slipstream_replication=True)
     link.close(CloseReason.READ_ERROR)
     (again,) = world.edge.dialled
     assert again.replicas_of == "peer"

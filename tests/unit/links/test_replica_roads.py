@@ -34,7 +34,8 @@ def road(world: GatewayWorld, address: str = "b2.example", **info: object) -> Ou
         GatewayAddress(address, 7222),
         for_replicas=True,
     )
-    link.parser.feed(gateway_info(server_id="ID2", server_name="far2", slipstream_replication=True, **info))
+    known = {"server_id": "ID2", "server_name": "far2", "slipstream_replication": True}
+    link.parser.feed(gateway_info(**{**known, **info}))
     return link
 
 
@@ -97,6 +98,17 @@ def test_a_server_that_its_cluster_tells_of_no_more_is_not_dialled() -> None:
     assert not world.gateways.roads.is_wanted(remote, address)
     link.parser.feed(gateway_info(gateway_urls=URLS))
     assert world.sockets.roads[-1] == ("B", "b2.example:7222", False), "it is back"
+
+
+def test_a_server_without_jetstream_is_not_dialled_again_and_again() -> None:
+    """One of a cluster whose others have it, or one that had it before it was started anew."""
+    world, listener = replicating()
+    gateway = world.outbound(gateway_urls=URLS, slipstream_replication=True)
+    world.sockets.roads.clear()
+    link = road(world, slipstream_replication=False)
+    assert not link.end.is_open and world.sockets.roads == [] and listener.events == []
+    gateway.parser.feed(gateway_info(gateway_urls=URLS))
+    assert world.sockets.roads == [("B", "b2.example:7222", False)], "its cluster tells of its servers anew"
 
 
 def test_who_takes_no_part_refuses_and_bad_groups_end_a_road() -> None:

@@ -58,10 +58,14 @@ class ReplicaRoads:
         self._dialled.get(remote.name, set()).discard(address.shown)
         return False
 
-    def begin(self, link: InboundGateway | OutboundGateway) -> None:
-        """The peer has said who it is, and that it takes part."""
+    def begin(self, link: InboundGateway | OutboundGateway, *, takes_part: bool) -> None:
+        """The peer has said who it is, and whether it takes part: not all servers of a cluster need to."""
         if self.links is None:
             link.end.refuse(CloseReason.PROTOCOL_VIOLATION, "Replication is not configured")
+            return
+        if not takes_part:
+            link.reconnects = False
+            link.end.close(CloseReason.ROUTE_REMOVED)
             return
         self.links.began(link)
         if link.end.is_open:
@@ -78,9 +82,9 @@ class ReplicaRoads:
             self.links.closed(link)
 
     def again(self, link: OutboundGateway) -> None:
-        """Dial again, unless there is another connection to the same server."""
+        """Dial again, unless there is another connection to the same server, or it takes no part."""
         if link.reconnects:
             self._dial(link.remote, link.address, True)
         else:
-            # It is dialled by another address already; if that is gone some day, the cluster will tell.
+            # If that is another one some day, the cluster will tell.
             self._dialled.get(link.remote.name, set()).discard(link.address.shown)

@@ -178,7 +178,7 @@ class Supercluster:
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
             return
         if link.for_replicas:
-            self.roads.begin(link)
+            self.roads.begin(link, takes_part=True)
             return
         link.begin()
         shown = texts.escaped(info.server_id)
@@ -236,7 +236,7 @@ class Supercluster:
         elif link.for_replicas:
             if is_first:
                 self._introduce(link, info)
-                self.roads.begin(link)
+                self.roads.begin(link, takes_part=info.slipstream_replication)
         else:
             if info.gateway_urls:
                 link.remote.update(info.gateway_urls)

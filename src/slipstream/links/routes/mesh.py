@@ -257,13 +257,17 @@ class Mesh:
             host = f"[{link.peer.ip}]" if ":" in link.peer.ip else link.peer.ip
             info.ip = f"nats-route://{host}:{info.port}/"
         if link.for_replicas:
-            self._register_replicas(link)
+            self._register_replicas(link, info)
         else:
             self._register(link, info)
 
-    def _register_replicas(self, link: RouteLink) -> None:
+    def _register_replicas(self, link: RouteLink, info: RouteInfo) -> None:
         if self.replicas is None:
             link.refuse(CloseReason.PROTOCOL_VIOLATION, "Replication is not configured")
+            return
+        if link.dialled and not info.slipstream_replication:
+            link.reconnects = False  # it takes no part any more; when it does, the route to it will tell
+            link.close(CloseReason.ROUTE_REMOVED)
             return
         if link.target is not None:
             link.outbox.write(self.introduction.info(link).line())
