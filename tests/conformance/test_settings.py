@@ -50,6 +50,18 @@ def test_client_advertise_is_what_info_says(both: Both, advertise: str) -> None:
     assert told[1][0] != "127.0.0.1"
 
 
+def test_a_jetstream_cluster_needs_routes(real: Launcher, ours: Launcher) -> None:
+    servers = [
+        launcher.prepared('server_name: a, jetstream { store_dir: js }, cluster { name: C, listen: "127.0.0.1:-1" }')
+        for launcher in (real, ours)
+    ]
+    said = []
+    for server in servers:
+        assert server.run_to_end() == 1
+        said.append([line.partition("[FTL]")[2] for line in server.log_lines if "[FTL]" in line])
+    assert said[0] == said[1] != []
+
+
 @pytest.mark.parametrize("advertise", ["here:there", "a:b:c"])
 def test_a_wrong_client_advertise_keeps_the_server_from_starting(
     real: Launcher, ours: Launcher, advertise: str

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["JetStreamSwitch"]
 
+_NO_ROUTES = "JetStream cluster requires configured routes or solicited leafnode for the system account"
+
+
+def _knows_others(options: Options) -> bool:
+    """As in nats-server: who names nobody would agree with itself alone, and so would each of the others."""
+    remotes = options.leafnodes.remotes
+    return bool(options.cluster.routes) or any(one.account == options.system_account_name for one in remotes)
+
 
 class JetStreamSwitch:
     """Starts and stops JetStream as the options say, and shows it to monitoring."""
@@ -39,12 +47,14 @@ class JetStreamSwitch:
         """Switch it on, if the options say so.
 
         Raises:
-            StartError: its directory cannot be used.
+            StartError: its directory cannot be used, or nobody is named whom its cluster could be founded with.
         """
         server = self._server
         options = server.options.jetstream
         if not options.enabled:
             return
+        if server.options.replicates and not _knows_others(server.options):
+            raise StartError(f"Can't start JetStream: {_NO_ROUTES}")
         from slipstream.server.storage import announce, take_storage
 
         try:
