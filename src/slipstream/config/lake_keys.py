@@ -6,6 +6,7 @@ from typing import Final
 
 from slipstream.config.checker import Checker, Key, KeyTable, Reader, go_type, quote, read_map, refusal
 from slipstream.config.lake_options import LakeOptions
+from slipstream.config.lake_secrets import location_problem, secret_property
 from slipstream.config.limits import LAKE_BLOCKS_MAX, LAKE_EVERY_MIN_NS, LAKE_FILE_BYTES_MIN
 from slipstream.config.parser import Value
 from slipstream.config.readers import (
@@ -22,8 +23,6 @@ from slipstream.units import SECOND_NS
 
 __all__ = ["LAKE", "lake"]
 
-# Words in the names of a catalogue's properties whose values are nobody's business.
-_SECRETS: Final = ("secret", "password", "token", "credential", "sas", "account-key")
 _PARTITIONS: Final = ("day", "hour", "subject")
 
 
@@ -51,7 +50,7 @@ def _one(checker: Checker, value: Value) -> LakeOptions:
 
 
 def _problems(options: LakeOptions) -> list[str]:
-    found = []
+    found = [problem] if (problem := location_problem(options.location)) else []
     if options.format == "delta" and (options.catalog or options.partition or options.namespace != "streams"):
         found.append("catalog, namespace and partition of lake are for the format iceberg")
     if options.dead_letters and not options.columns:
@@ -88,9 +87,8 @@ def _partition(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
 def _catalog(checker: Checker, value: Value, key: str) -> dict[str, str]:
     properties = map_of_text("Expected catalog to be a map, got {}")(checker, value, key)
     assert isinstance(properties, dict)
-    for name in properties:
-        if any(word in name.lower() for word in _SECRETS):
-            raise refusal(value, f"{name} is a secret: it belongs into the server's environment, as for pyiceberg")
+    if name := secret_property(properties):
+        raise refusal(value, f"{name} is a secret: it belongs into the server's environment, as for pyiceberg")
     return properties
 
 

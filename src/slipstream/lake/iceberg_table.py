@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from slipstream.config.lake_secrets import secret_property
 from slipstream.lake.iceberg_cleaning import (
     ORPHAN_SECONDS,
     erase_rows,
@@ -42,7 +43,6 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-_SECRETS: Final = ("secret", "password", "token", "credential", "sas", "account-key")
 
 
 class IcebergCatalogue:
@@ -68,10 +68,14 @@ class IcebergCatalogue:
         Raises:
             LakeError: pyiceberg is missing, a secret is in the properties, or nobody answers.
         """
-        shown = [name for name in properties if any(word in name.lower() for word in _SECRETS)]
-        if shown:
-            variable = f"PYICEBERG_CATALOG__SLIPSTREAM__{shown[0].upper().replace('-', '_').replace('.', '__')}"
-            raise LakeError(f"{shown[0]} is a secret; put it into the variable {variable}")
+        if shown := secret_property(properties):
+            variable = f"PYICEBERG_CATALOG__SLIPSTREAM__{shown.upper().replace('-', '_').replace('.', '__')}"
+            raise LakeError(f"{shown} is a secret; put it into the variable {variable}")
+        if location.startswith("az://"):
+            raise LakeError(
+                "Iceberg tables in Azure are at abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH: others find them "
+                "by that name"
+            )
         try:
             from pyiceberg.catalog import load_catalog
             from pyiceberg.exceptions import NamespaceAlreadyExistsError
@@ -87,6 +91,8 @@ class IcebergCatalogue:
             chosen |= {"type": "sql", "uri": f"sqlite:///{Path(location).resolve()}/catalog.db"}
         if "warehouse" not in chosen:
             chosen["warehouse"] = location if "://" in location else f"file://{Path(location).resolve()}"
+        if account := _account(chosen["warehouse"]):
+            chosen.setdefault("adls.account-name", account)
         chosen.setdefault("py-io-impl", RECORDED_IO)
         self._namespace = namespace
         self._partition = partition
@@ -304,6 +310,12 @@ class IcebergStreamTable:
             metrics = row["readable_metrics"]["seq"]
             found.append((metrics["lower_bound"], metrics["upper_bound"], row["file_size_in_bytes"]))
         return sorted(found)
+
+
+def _account(location: str) -> str:
+    """The storage account of Azure that a place is in; empty if it does not say so."""
+    scheme, _, rest = location.partition("://")
+    return rest.partition("/")[0].rpartition("@")[2].partition(".")[0] if scheme in ("abfs", "abfss") else ""
 
 
 def _small_neighbours(files: list[tuple[int, int, int]], file_bytes: int) -> list[tuple[int, int, int]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from slipstream.bulk import ConnectOptions, connect
+from slipstream.config.lake_secrets import location_problem
 from slipstream.spark.lake.base import LakeError
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class TablePlan:
         Raises:
             LakeError: it does not.
         """
+        if problem := location_problem(self.location):
+            raise LakeError(problem)
         if self.format == "delta" and (self.catalog or self.partition or self.namespace != NAMESPACE):
             raise LakeError("a catalogue, a namespace and partitions are for the format iceberg")
         if self.dead_letters and not self.columns:

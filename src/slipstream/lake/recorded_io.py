@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
 
 __all__ = ["RECORDED_IO", "RecordedFileIO", "discarding"]
 
 RECORDED_IO: Final = "slipstream.lake.recorded_io.RecordedFileIO"
 """How catalogues find it (`py-io-impl`)."""
+_AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
 
 
 class RecordedFileIO(PyArrowFileIO):
@@ -26,6 +28,19 @@ class RecordedFileIO(PyArrowFileIO):
         """As pyiceberg makes it."""
         super().__init__(properties or {})
         self.written: list[str] = []
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Scheme, host and path for Arrow.
+
+        Everybody names a place in Azure `abfss://container@account…/path`; Arrow knows the account already, and takes
+        all that is before the first slash for the container.
+        """
+        scheme, host, path = PyArrowFileIO.parse_location(location, properties)
+        if scheme in _AZURE:
+            container, _, rest = path.partition("/")
+            path = f"{container.partition('@')[0]}/{rest}"
+        return scheme, host, path
 
     def delete(self, location: Any) -> None:
         """Remove a file; one that is gone already is what was wanted.

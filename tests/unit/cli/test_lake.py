@@ -69,6 +69,7 @@ def test_a_stream_that_fails_is_told_and_ends_with_status_1(cli: Cli, streams: S
         (("run", "x", "--dead-letters", "a"), 2, "dead letters go with columns"),
         (("run", "x", "--format", "iceberg", "--streams", "A", "--columns", "id"), 1, "is no column such as"),
         (("run", "s3://bucket/x", "--format", "iceberg"), 1, "name the catalogue"),
+        (("run", "az://tables/x?sig=hidden"), 2, "belong into the environment"),
         (("replay", "nothing", "ORDERS", "X"), 1, "there is no table"),
     ],
 )

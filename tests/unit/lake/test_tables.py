@@ -320,6 +320,17 @@ def test_secrets_are_not_taken_as_properties(tmp_path: Path) -> None:
         IcebergCatalogue(str(tmp_path), {"s3.secret-access-key": "x"}, "streams")
     with pytest.raises(LakeError, match="name the catalogue"):
         IcebergCatalogue("s3://bucket/lake", {}, "streams")
+    with pytest.raises(LakeError, match="abfss://CONTAINER@ACCOUNT"):
+        IcebergCatalogue("az://container/lake", {"uri": f"sqlite:///{tmp_path}/catalog.db"}, "streams")
+
+
+def test_places_in_azure_as_others_name_them() -> None:
+    from slipstream.lake.recorded_io import RecordedFileIO
+
+    named = "abfss://tables@account.dfs.core.windows.net/a/b@c"
+    assert RecordedFileIO.parse_location(named)[2] == "tables/a/b@c"
+    assert RecordedFileIO.parse_location("abfss://tables/a/b")[2] == "tables/a/b"
+    assert RecordedFileIO.parse_location("s3://bucket/a@b/c")[2] == "bucket/a@b/c"
 
 
 class Killed(BaseException):

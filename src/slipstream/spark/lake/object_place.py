@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
+from slipstream.config.lake_secrets import location_problem
 from slipstream.spark.lake.errors import LakeError
 from slipstream.spark.lake.places import Entry
 
@@ -32,8 +33,10 @@ class ObjectPlace:
         """Connect to nothing yet.
 
         Raises:
-            LakeError: obstore is missing, or does not know such stores.
+            LakeError: obstore is missing, does not know such stores, or the location has more than a place in it.
         """
+        if problem := location_problem(location):
+            raise LakeError(problem)
         try:
             import obstore
             from obstore.exceptions import BaseError

@@ -1,9 +1,9 @@
-"""Builds real S3 servers from the Go module proxy, for tests of tables in object stores.
+"""Has real object stores for tests of tables: S3 and GCS ones from the Go module proxy, one of Azure from npm.
 
-python tools/s3_servers.py DIRECTORY [rclone] [versitygw] [minio]
+python tools/object_stores.py DIRECTORY [rclone] [versitygw] [minio] [fake-gcs-server] [azurite]
 
-Programs that are there already stay. `SLIPSTREAM_S3_SERVERS=DIRECTORY` lets the tests find them. rclone is built with
-what it needs to serve a directory alone, which takes a minute instead of ten.
+Programs that are there already stay. `SLIPSTREAM_OBJECT_STORES=DIRECTORY` lets the tests find them. rclone is built
+with what it needs to serve a directory alone, which takes a minute instead of ten.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ MODULES = {
     "rclone": ("github.com/rclone/rclone", "v1.74.4", "./only"),
     "versitygw": ("github.com/versity/versitygw", "v1.8.0", "./cmd/versitygw"),
     "minio": ("github.com/minio/minio", "v0.0.0-20250907161309-07c3a429bfed", "."),
+    "fake-gcs-server": ("github.com/fsouza/fake-gcs-server", "v1.55.0", "."),
 }
+PACKAGES = {"azurite": "3.35.0"}
 ONLY_SERVE = """package main
 
 import (
@@ -55,16 +57,24 @@ def build(name: str, target: Path) -> None:
         subprocess.run(command, cwd=source, env=environment, check=True)
 
 
+def install(name: str, target: Path) -> None:
+    folder = target / f"{name}-modules"
+    folder.mkdir(exist_ok=True)
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), f"{name}@{PACKAGES[name]}"]
+    subprocess.run(command, check=True)
+    (target / name).symlink_to(folder / "node_modules" / ".bin" / f"{name}-blob")
+
+
 def main(directory: str, *names: str) -> None:
     target = Path(directory).resolve()
     target.mkdir(parents=True, exist_ok=True)
-    for name in names or MODULES:
+    for name in names or (*MODULES, *PACKAGES):
         if not (target / name).exists():
             print(f"building {name}", flush=True)
-            build(name, target)
+            build(name, target) if name in MODULES else install(name, target)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= MODULES.keys():
+    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= MODULES.keys() | PACKAGES.keys():
         sys.exit(__doc__)
     main(*sys.argv[1:])
