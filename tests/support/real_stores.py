@@ -66,7 +66,7 @@ class RealStore:
         if self.name == "rclone":
             return ["serve", "s3", str(directory), "--addr", address, "--auth-key", f"{KEY},{SECRET}"]
         host, _, port = address.partition(":")
-        about = ["-scheme", "http", "-host", host, "-port", port, "-log-level", "error"]
+        about = ["-scheme", "http", "-host", host, "-port", port, "-public-host", host, "-log-level", "error"]
         return [*about, "-backend", "filesystem", "-filesystem-root", str(directory)]
 
     def environment(self, port: int = 0) -> dict[str, str]:
@@ -170,9 +170,12 @@ class RealStore:
         raise AssertionError(f"{self.name} has ended with {self._process.returncode}")
 
     def kill(self) -> None:
-        """Without a word."""
+        """Without a word; the one that writes down every few seconds what it was told gets the time for that."""
         with self._process:
-            self._process.kill()
+            if self.name == "azurite":
+                self._process.terminate()
+            else:
+                self._process.kill()
 
     def _make_container(self) -> None:
         """What a library of Azure's own would do; the rest is done by those that are tested."""
