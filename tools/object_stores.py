@@ -37,8 +37,8 @@ func main() { cmd.Main() }
 """
 
 
-# fake-gcs-server has conditions of uploads, and lists from a place on, in the JSON dialect of GCS; libraries in Rust speak
-# the XML one.
+# fake-gcs-server has conditions of uploads, and lists from a place on, in the JSON dialect of GCS; libraries in Rust
+# speak the XML one.
 XML_LISTS = (
     (
         'Versions:  r.URL.Query().Get("versions") == "true",\n',

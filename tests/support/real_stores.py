@@ -88,6 +88,7 @@ class RealStore:
                 "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps({**about, **nobody}),
                 "GOOGLE_ALLOW_HTTP": "true",
                 "PYICEBERG_CATALOG__SLIPSTREAM__GCS__OAUTH2__TOKEN": SECRET,
+                "PYICEBERG_CATALOG__SLIPSTREAM__GCS__OAUTH2__TOKEN_EXPIRES_AT": "4102444800000",
             }
         return {
             "AWS_ACCESS_KEY_ID": KEY,
