@@ -1,9 +1,13 @@
-"""Exactly once across a leader change: who leads a stream is killed in a phase of source or sink."""
+"""Exactly once across a leader change: who leads a stream is killed in every phase of source and sink.
+
+The query talks to the leader itself, which then takes the connection with it, or to another server, which stays.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,11 @@ from support.three_servers import three_servers
 pytest.importorskip("slipstream_raft")
 pytestmark = pytest.mark.timeout(300)
 WAIT_S = 120
+SOURCE_PHASES = ("initial", "latest", "plan", "open", "read", "last", "done")
+SINK_PHASES = ("begin", "write", "staged", "ask", "lost", "commit")
+# What the leader had in stages goes with it; from then on the parts of a batch are known, and cannot be made again.
+STAGED_PHASES = ("write", "staged", "ask")
+IN_CI = {("write", "leader")}
 
 
 @pytest.fixture(scope="module")
@@ -39,38 +48,95 @@ def servers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
         yield running
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param("read-wait", marks=pytest.mark.long),
-        "write-wait",
-        pytest.param("ask-wait", marks=pytest.mark.long),
-        pytest.param("commit-wait", marks=pytest.mark.long),
-    ],
-)
-def test_the_leader_is_killed(
-    spark: SparkSession, servers: dict[str, ServerProcess], name: str, tmp_path: Path, fault: str
-) -> None:
+class Victim:
+    """A copy in a cluster, and the leader of its source or its target, which dies once."""
+
+    def __init__(self, copy: Copy, streams: Streams, servers: dict[str, ServerProcess], stream: str, via: str) -> None:
+        self.copy = copy
+        self._servers = servers
+        self._leader = streams.api(f"STREAM.INFO.{stream}")["cluster"]["leader"]
+        # The first that lets a client in is the one it talks to.
+        ordered = sorted(servers, key=lambda name: (name == self._leader) != (via == "leader"))
+        copy.servers = ",".join(servers[name].url for name in ordered)
+
+    def killed_at(self, fault: str) -> None:
+        """Wait for the phase, kill, and let the query go on."""
+        self.copy.until(fault)
+        self._servers[self._leader].kill()
+        self.copy.go_on()
+
+    def back(self) -> None:
+        if not self._servers[self._leader].is_running:
+            self._servers[self._leader].start()
+
+
+@pytest.fixture
+def victim(
+    spark: SparkSession, servers: dict[str, ServerProcess], name: str, tmp_path: Path, phase: str, via: str
+) -> Iterator[Victim]:
     streams = Streams(",".join(server.url for server in servers.values()))
     copy = Copy(spark, streams, name, tmp_path, num_replicas=3)
-    reads = fault.startswith("read")
-    query = copy.start(read=fault) if reads else copy.start(write=fault)
-    copy.until(fault)
-    leader = streams.api(f"STREAM.INFO.{name if reads else name + 'copy'}")["cluster"]["leader"]
-    servers[leader].kill()
-    try:
-        copy.go_on()
-        _end(copy, query, fault)
-        copy.check()
-    finally:
-        servers[leader].start()
+    made = Victim(copy, streams, servers, name if phase in SOURCE_PHASES else f"{name}copy", via)
+    yield made
+    made.back()
 
 
-def _end(copy: Copy, query: StreamingQuery, fault: str) -> None:
+def _cases(phases: tuple[str, ...]) -> pytest.MarkDecorator:
+    cases = [(phase, via) for phase in phases for via in ("leader", "other")]
+    return pytest.mark.parametrize(
+        ("phase", "via"), [pytest.param(*one, marks=() if one in IN_CI else pytest.mark.long) for one in cases]
+    )
+
+
+@_cases(SOURCE_PHASES + SINK_PHASES)
+def test_a_streaming_query(victim: Victim, phase: str) -> None:
+    fault = f"{phase}-wait"
+    copy = victim.copy
+    query = copy.start(read=fault) if phase in SOURCE_PHASES else copy.start(write=fault)
+    victim.killed_at(fault)
+    _end(copy, query, phase)
+    copy.check()
+
+
+@pytest.mark.long
+@_cases(("plan", "open", "read", "begin", "ask", "lost"))
+def test_a_query_that_begins_with_its_checkpoint(victim: Victim, phase: str) -> None:
+    """The server has committed batch 1, and Spark does not know: the batch is run again, and found to be there."""
+    copy = victim.copy
+    with pytest.raises(StreamingQueryException, match="fault commit-raise"):
+        copy.start(write="commit-raise").awaitTermination(WAIT_S)
+    fault = f"{phase}-wait"
+    query = copy.start(read=fault) if phase in SOURCE_PHASES else copy.start(write=fault)
+    victim.killed_at(fault)
+    _end(copy, query, phase)
+    copy.check()
+
+
+@pytest.mark.long
+@_cases(("open", "read", "last"))
+def test_a_read_of_one_batch(victim: Victim, phase: str) -> None:
+    fault = f"{phase}-wait"
+    with ThreadPoolExecutor(1) as others:
+        rows = others.submit(victim.copy.read, fault)
+        victim.killed_at(fault)
+        assert rows.result(WAIT_S) == victim.copy.expected
+
+
+@pytest.mark.long
+@_cases(("begin", "lost", "commit"))
+def test_a_write_of_one_batch(victim: Victim, phase: str) -> None:
+    fault = f"{phase}-wait"
+    with ThreadPoolExecutor(1) as others:
+        done = others.submit(victim.copy.write, fault)
+        victim.killed_at(fault)
+        done.result(WAIT_S)
+    victim.copy.check()
+
+
+def _end(copy: Copy, query: StreamingQuery, phase: str) -> None:
     """Wait for a query. What was staged and not committed went with the leader: it says so, and is started again."""
     try:
         assert query.awaitTermination(WAIT_S)
-        assert fault != "ask-wait"
     except StreamingQueryException as error:
-        assert not fault.startswith("read") and "staged part not found" in str(error)
+        assert phase in STAGED_PHASES and "staged part not found" in str(error)
         assert copy.start().awaitTermination(WAIT_S)

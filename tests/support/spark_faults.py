@@ -6,11 +6,16 @@ the directory of tests is on their path.
 | fault | where | what |
 |---|---|---|
 | `read-raise`, `read-exit` | a task, after its first batch | an exception; the process ends |
-| `read-wait` | the same | waits until the file `go` is there |
-| `write-raise`, `write-exit`, `write-wait` | a task, after its first batch was taken | the same |
-| `ask-wait` | the driver, before it asks the server to commit batch 1 | waits until the file `go` is there |
-| `commit-wait` | the driver, after the server's commit of batch 1 | the same |
-| `commit-kill` | the driver, after the server's commit of batch 1 | the Java machine is killed |
+| `write-raise`, `write-exit` | a task, after its first batch was taken | the same |
+| `commit-raise`, `commit-kill` | the driver, after the server's commit of batch 1 | the same; Java is killed |
+| `PHASE-wait` | in the phase | waits until the file `go` is there |
+
+Phases of a source: `initial` (the driver, before it asks where a query begins), `latest` (before it asks where batch 1
+ends), `plan` (before it cuts batch 1 into tasks), `open` (a task, before it opens its read), `read` (after its first
+batch), `last` (after its last), `done` (the driver, before the source hears that a batch is done). Phases of a sink:
+`begin` (a task, before it stages anything), `write` (after its first batch was taken), `staged` (its part is whole, and
+the driver does not know yet), `ask` (the driver, before it asks for the commit of batch 1), `lost` (the server has
+committed it, and the answer does not arrive), `commit` (it did).
 """
 
 from __future__ import annotations
@@ -19,9 +24,11 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from slipstream.bulk import BulkClient, BulkError
 from slipstream.spark.data_source import SlipstreamSource
 
 WAIT_SECONDS_MAX = 60.0
@@ -59,12 +66,25 @@ class Fault:
                 raise TimeoutError("nobody said go")
             time.sleep(0.01)
 
+    def strike_once(self) -> None:
+        """What is wrong, if nobody has had it yet."""
+        if self.once():
+            self.strike()
+
     def after_first(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches, with the fault behind the first."""
         for number, batch in enumerate(batches):
             yield batch
-            if number == 0 and self.once():
-                self.strike()
+            if number == 0:
+                self.strike_once()
+
+    def around(self, phase: str, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches, with the fault before all or behind all."""
+        if phase == "open":
+            self.strike_once()
+        yield from batches
+        if phase == "last":
+            self.strike_once()
 
 
 class FaultySource(SlipstreamSource):
@@ -103,9 +123,33 @@ class FaultySource(SlipstreamSource):
 
 class _Read:
     fault: Fault
+    where: str
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return self.fault.after_first(super().read(partition))  # type: ignore[misc]
+        batches = super().read(partition)  # type: ignore[misc]
+        return self.fault.after_first(batches) if self.where == "read" else self.fault.around(self.where, batches)
+
+
+class _StreamRead(_Read):
+    def initialOffset(self) -> dict[str, Any]:
+        self._strike("initial")
+        return super().initialOffset()  # type: ignore[misc, no-any-return]
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        self._strike("latest", start)
+        return super().latestOffset(start, limit)  # type: ignore[misc, no-any-return]
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any:
+        self._strike("plan", start)
+        return super().partitions(start, end)  # type: ignore[misc]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._strike("done", end)
+        super().commit(end)  # type: ignore[misc]
+
+    def _strike(self, phase: str, offset: dict[str, Any] | None = None) -> None:
+        if phase == self.where and (offset is None or all(one["q"] > 1 for one in offset["s"].values())):
+            self.fault.strike_once()
 
 
 class _Write:
@@ -113,19 +157,41 @@ class _Write:
     where: str
 
     def write(self, iterator: Iterator[Any]) -> Any:
+        if self.where == "begin":
+            self.fault.strike_once()
         batches = self.fault.after_first(iterator) if self.where == "write" else iterator
-        return super().write(batches)  # type: ignore[misc]
+        done = super().write(batches)  # type: ignore[misc]
+        if self.where == "staged":
+            self.fault.strike_once()
+        return done
 
     def commit(self, messages: Any, *batch: int) -> None:
-        if self.where == "ask":
-            self._strike(batch)
-        super().commit(messages, *batch)  # type: ignore[misc]
-        if self.where == "commit":
-            self._strike(batch)
+        is_struck = batch in ((), (KILL_BATCH,))
+        if self.where == "ask" and is_struck:
+            self.fault.strike_once()
+        with answer_lost(self.fault) if self.where == "lost" and is_struck else nullcontext():
+            super().commit(messages, *batch)  # type: ignore[misc]
+        if self.where == "commit" and is_struck:
+            self.fault.strike_once()
 
-    def _strike(self, batch: tuple[int, ...]) -> None:
-        if batch == (KILL_BATCH,) and self.fault.once():
-            self.fault.strike()
+
+@contextmanager
+def answer_lost(fault: Fault) -> Iterator[None]:
+    """The server commits, the fault strikes, and the client is told that its connection is gone."""
+    asked = BulkClient.commit
+
+    def commit(client: BulkClient, *what: Any, **how: Any) -> Any:
+        result = asked(client, *what, **how)
+        if fault.once():
+            fault.strike()
+            raise BulkError("BULK.COMMIT: the connection was lost", retryable=True)
+        return result
+
+    BulkClient.commit = commit  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        BulkClient.commit = asked  # type: ignore[method-assign]
 
 
 def _classes() -> dict[str, Any]:
@@ -137,7 +203,7 @@ def _classes() -> dict[str, Any]:
     for base, mixin in (
         (SlipstreamReader, _Read),
         (FilteringReader, _Read),
-        (SlipstreamStreamReader, _Read),
+        (SlipstreamStreamReader, _StreamRead),
         (SlipstreamWriter, _Write),
         (SlipstreamStreamWriter, _Write),
     ):
