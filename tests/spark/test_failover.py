@@ -66,8 +66,10 @@ class Victim:
         self.copy.go_on()
 
     def back(self) -> None:
-        if not self._servers[self._leader].is_running:
-            self._servers[self._leader].start()
+        server = self._servers[self._leader]
+        server.start_timeout_s = WAIT_S
+        if not server.is_running:
+            server.start()
 
 
 @pytest.fixture
