@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from campaigns.troubled_server import troubled_program
+from support.cut_disk import CutDisk
 from support.network_namespaces import NetworkNamespaces
 from support.servers import server_binary
 
@@ -16,30 +17,37 @@ class Node:
     """One server of the cluster, in its namespace."""
 
     def __init__(
-        self, namespaces: NetworkNamespaces, number: int, kind: str, directory: Path, *, power: bool = False
+        self,
+        namespaces: NetworkNamespaces,
+        number: int,
+        kind: str,
+        directory: Path,
+        *,
+        power: bool = False,
+        mounts: bool = False,
     ) -> None:
         self.number = number
         self.name = f"n{number}"
         self.url = f"nats://{namespaces.address(number)}:4222"
         self._namespaces = namespaces
-        self.store = directory / self.name
+        self._cut_disk = CutDisk(directory / f"{self.name}.disk") if power and mounts else None
+        self.store = (self._cut_disk.root if self._cut_disk is not None else directory) / self.name
         self._clock = directory / f"{self.name}.clock"
         self._binary = str(server_binary("real"))
         if kind == "o":
             program = directory / f"{self.name}.program"
             program.mkdir()
-            self._disk = self.store / "disk" if power else None
-            self._binary = str(troubled_program(program, self._clock, self._disk))
+            forgetful = self.store / "disk" if power and not mounts else None
+            self._binary = str(troubled_program(program, self._clock, forgetful))
         self._log = directory / f"{self.name}.log"
         self._conf = directory / f"{self.name}.conf"
         routes = ", ".join(f"nats://{namespaces.address(other)}:6222" for other in range(namespaces.count))
         # Of ours every second server is encrypted: frames and segments go from one kind to the other.
-        sync = (
-            "sync_interval: always" if kind == "n" else f"key: 'a key of server {number} alone'" if number % 2 else ""
-        )
+        ours = f"key: 'a key of server {number} alone'" if number % 2 else ""
+        more = {"o": ours, "n": "", "a": "sync_interval: always"}[kind]
         self._conf.write_text(
             f"server_name: {self.name}\nlisten: 0.0.0.0:4222\n"
-            f"jetstream {{ store_dir: '{self.store}'\n{sync} }}\n"
+            f"jetstream {{ store_dir: '{self.store}'\n{more} }}\n"
             f"cluster {{ name: C, listen: 0.0.0.0:6222, routes: [{routes}]\n"
             f" advertise: '{namespaces.address(number)}:6222' }}\n"
             f"client_advertise: '{namespaces.address(number)}:4222'\n"
@@ -67,11 +75,19 @@ class Node:
         self._clock.write_text(str(int(off_s * 1e9)))
 
     def kill(self) -> None:
-        """End it without a last word."""
+        """End it without a last word, and cut the power of its disk."""
         if self._process is not None:
             self.send(signal.SIGKILL)
             self._process.wait()
             self._process = None
+            if self._cut_disk is not None:
+                self._cut_disk.cut()
+
+    def close(self) -> None:
+        """End it for good."""
+        self.kill()
+        if self._cut_disk is not None:
+            self._cut_disk.close()
 
     def log_text(self) -> str:
         """What it logged."""

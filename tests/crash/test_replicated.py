@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("slipstream_raft")
 
-from campaigns.replicated import Trial, control_run
+from campaigns.replicated import Trial, control_run, power_run
 from campaigns.replicated_readers import Readers
+from support.cut_disk import can_cut_disks
 from support.network_namespaces import can_have_namespaces
 
 pytestmark = [
@@ -49,3 +50,13 @@ def test_readers_notice_what_is_missing_or_comes_again() -> None:
 async def test_the_checks_find_what_is_lost() -> None:
     found = await control_run()
     assert found.broken
+
+
+@pytest.mark.long
+async def test_a_power_cut_of_all_loses_nothing_here_and_much_at_nats_server() -> None:
+    if not can_cut_disks():
+        pytest.skip("file systems cannot be mounted here")
+    ours = await power_run("o")
+    assert ours.broken == [] and ours.acked > 0
+    theirs = await power_run("n")
+    assert theirs.lost > 0, "the same disks under a server that does not sync have to show it"
