@@ -115,6 +115,8 @@ class Trial:
         self._stop = asyncio.Event()
         self.nodes: list[Node] = []
         self.settle_s = 90.0
+        self.keeps_broken = True
+        """Files of a run that found something, to be looked at."""
 
     async def run(self, seconds: float, troubles: tuple[str, ...] = TROUBLES, *, least: int = 0) -> Replicated:
         """So long in trouble, then until there is something to check: so many acks, and as many calls of the bucket."""
@@ -376,7 +378,7 @@ class Trial:
         found.broken += [f"{name} has other messages" for name, messages in seen.items() if messages != first]
         found.broken += found.history.check()
         found.broken += found.readers.check(first)
-        if found.broken:
+        if found.broken and self.keeps_broken:
             kept = self._directory.with_name(self._directory.name + "-broken")
             shutil.copytree(self._directory, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.img"))
 
@@ -483,7 +485,7 @@ async def control_run() -> Replicated:
     """What a stream with one copy loses with its server."""
     with tempfile.TemporaryDirectory(prefix="replicated-") as directory:
         trial = Trial("o", Path(directory), copies=1)
-        trial.settle_s = 2.0
+        trial.settle_s, trial.keeps_broken = 2.0, False
         return await trial.run(2.0, ("wipe leader",))
 
 
@@ -491,5 +493,5 @@ async def power_run(kind: str) -> Replicated:
     """What is lost when the power of all three servers is cut at once."""
     with tempfile.TemporaryDirectory(prefix="replicated-") as directory:
         trial = Trial(kind, Path(directory), power=True, mounts=True)
-        trial.settle_s = 90.0 if kind == "o" else 20.0
+        trial.settle_s, trial.keeps_broken = (90.0, True) if kind == "o" else (20.0, False)
         return await trial.run(4.0, ("kill all",))
