@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from slipstream.bulk import BulkError
+from slipstream.bulk import BulkError, ConnectOptions, connect
 from support.server_process import ServerProcess
 from support.spark_copy import Copy
 from support.spark_faults import FaultySource
@@ -37,14 +37,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
     """Three servers that keep every stream; the format with faults is known to Spark."""
     spark.dataSource.register(FaultySource)
     with three_servers(tmp_path_factory.mktemp("cluster")) as running:
-        streams = Streams(",".join(server.url for server in running.values()))
-        deadline = time.monotonic() + WAIT_S
-        while True:  # until they have found each other
-            try:
-                streams.create("FIRST", num_replicas=3)
-                break
-            except BulkError:
-                assert time.monotonic() < deadline
+        for server in running.values():
+            _until_it_answers(server.url)
         yield running
 
 
@@ -70,6 +64,7 @@ class Victim:
         server.start_timeout_s = WAIT_S
         if not server.is_running:
             server.start()
+            _until_it_answers(server.url)
 
 
 @pytest.fixture
@@ -81,6 +76,18 @@ def victim(
     made = Victim(copy, streams, servers, name if phase in SOURCE_PHASES else f"{name}copy", via)
     yield made
     made.back()
+
+
+def _until_it_answers(url: str) -> None:
+    """Wait until a server takes part in the cluster; what it is asked before that, nobody may answer."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            with connect(ConnectOptions(url, timeout=1.0)) as client:
+                client.link.request("STREAM.NAMES")
+            return
+        except BulkError:
+            assert time.monotonic() < deadline
 
 
 def _cases(phases: tuple[str, ...]) -> pytest.MarkDecorator:
