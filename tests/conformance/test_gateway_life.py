@@ -167,6 +167,11 @@ async def test_the_system_account_sees_all_clusters(kinds: str, tmp_path: Path) 
             stats = json.loads((await client.request(f"$SYS.REQ.SERVER.{identity}.STATSZ", b"", timeout=5)).data)
             [gateway] = stats["statsz"]["gateways"]
             assert gateway["name"] == member.cluster and gateway["inbound_connections"] == 1
+            async with asyncio.timeout(DEADLINE):
+                while stats["statsz"]["active_servers"] != 2:  # it counts those that it has heard of
+                    await asyncio.sleep(0.05)
+                    answer = await client.request(f"$SYS.REQ.SERVER.{identity}.STATSZ", b"", timeout=5)
+                    stats = json.loads(answer.data)
             await client.close()
 
 

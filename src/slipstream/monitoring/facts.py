@@ -100,6 +100,7 @@ class Facts:
         self.before_jetstream: Callable[[], None] | None = None  # lets JetStream start, when it was left for later
         self.ports: dict[str, int] = {}  # ports of listeners that picked one: `leafnodes`, `websocket`, `cluster`
         self.queues: dict[str, Callable[[], int]] = {}  # lengths of the server's inner queues, for /ipqueuesz
+        self.far_count: Callable[[], int] = lambda: 0  # servers of other clusters that were heard of
         self.health_failure = ""  # the last health check's, for the log
         self._usage: Usage | None = None
         self._certificates: dict[str, str] = {}  # file to the end of its validity, as loaded

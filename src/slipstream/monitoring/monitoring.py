@@ -125,7 +125,8 @@ class Monitoring:
         if system is not None and self._remote is None:
             from slipstream.monitoring.remote_connections import RemoteConnections
 
-            self._remote = RemoteConnections(self.facts, system)
+            self._remote = remote = RemoteConnections(self.facts, system)
+            self.facts.far_count = lambda: remote.far_count
             self._requests.join_cluster(system)
         return self._remote
 

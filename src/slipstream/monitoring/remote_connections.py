@@ -54,12 +54,18 @@ class RemoteConnections:
         ]
         if facts.options.gateway.port:
             self._subscriptions.append(system.subscribe(b"$SYS.SERVER.*.SHUTDOWN", self._on_shutdown))
+            self._subscriptions.append(system.subscribe(b"$SYS.SERVER.*.STATSZ", self._on_numbers))
 
     def stop(self) -> None:
         """Listen no more."""
         for subscription in self._subscriptions:
             self._system.remove(subscription)
         self._subscriptions = []
+
+    @property
+    def far_count(self) -> int:
+        """Servers of other clusters that were heard of not long ago."""
+        return len(self._heard_ns)
 
     def peer_came(self, _server_id: str) -> None:
         """A server that is new: ask what it has."""
@@ -111,11 +117,21 @@ class RemoteConnections:
         if not isinstance(publisher, LinkMember) or not (publisher.is_route or publisher.is_gateway):
             return False
         now_ns = self._facts.now_ns()
+        # Those that are gone without a word are noticed when others say something.
         for silent in [one for one, heard_ns in self._heard_ns.items() if now_ns - heard_ns > _SILENT_NS]:
             self.peer_gone(silent)
         if server_id not in self._heard_ns and len(self._heard_ns) >= _FAR_MAX:
             return False
         self._heard_ns[server_id] = now_ns
+        return True
+
+    def _on_numbers(
+        self, publisher: object, subject: bytes, _reply: bytes | None, _header_size: int, _message: bytes
+    ) -> bool:
+        """A server lives: each says so every few seconds."""
+        server_id = subject.split(b".")[2].decode("utf-8", "replace")
+        if not self._is_near(server_id):
+            self._is_far(publisher, server_id)
         return True
 
     def _on_shutdown(

@@ -13,6 +13,8 @@ from slipstream.monitoring.varz import ConnectionKinds
 
 __all__ = ["ServerStats", "statsz"]
 
+_META_GROUP = "_meta_"
+
 
 class RouteStats(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The numbers of one route."""
@@ -96,7 +98,7 @@ def statsz(facts: Facts) -> ServerStats:
             for link in facts.routes()
         ],
         gateways=_gateways(facts),
-        active_servers=1 + facts.peer_count(),
+        active_servers=1 + facts.peer_count() + facts.far_count(),
         jetstream=_jetstream(facts),
         gomaxprocs=1,
     )
@@ -120,7 +122,7 @@ def _gateways(facts: Facts) -> list[GatewayStats]:
 def _jetstream(facts: Facts) -> JetStreamVarz | None:
     """As in /varz, without the directory: who may listen to the system account need not know paths.
 
-    Only who leads the meta group names its members: all servers send this, and each would say the same.
+    Only who leads the meta group names its members and its cluster: all servers send this, and each would say the same.
     """
     if facts.jetstream is None or not facts.jetstream.enabled:
         return None
@@ -128,5 +130,5 @@ def _jetstream(facts: Facts) -> JetStreamVarz | None:
     assert shown.config is not None
     shown.config = msgspec.structs.replace(shown.config, store_dir="")
     if shown.meta is not None and not facts.jetstream.leads_meta:
-        shown.meta = {key: value for key, value in shown.meta.items() if key != "replicas"}
+        shown.meta = {key: value for key, value in shown.meta.items() if key != "replicas"} | {"name": _META_GROUP}
     return shown

@@ -50,6 +50,13 @@ async def test_who_listens_hears_of_leaders(tmp_path: Path) -> None:
     async with trio(tmp_path, ACCOUNTS) as servers:
         client, own = await heard(servers)
         system, all_ = await heard(servers, user="sys", password="sys")
+        shown = set()
+        for member in map(servers.named, ("n0", "n1", "n2")):
+            assert member.server is not None
+            asked = f"$SYS.REQ.SERVER.{member.server.hub.identity.id}.STATSZ"
+            meta = json.loads((await system.request(asked, timeout=5)).data)["statsz"]["jetstream"]["meta"]
+            shown.add((member.is_leader, meta["name"], "replicas" in meta))
+        assert shown == {(True, "C", True), (False, "_meta_", False)}
         made = await create(client, "S")
         await call(
             client, "CONSUMER.CREATE.S.c", stream_name="S", config={"durable_name": "c", "ack_policy": "explicit"}
