@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
+import tomllib
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +22,42 @@ from support.servers import server_binary
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "packaging" / "slipstream.service"
 CONTAINERFILE = ROOT / "packaging" / "Containerfile"
+TRY_WHEEL = ROOT / "tools" / "try_wheel.py"
 INSTALLED = "/opt/slipstream/bin/slipstream-server"
 EXPOSURE_MAX = 2.0  # of ten; systemd calls up to 2 safe
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
 
 def _run(*words: str, timeout_s: float = 50, **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout_s, **more)  # type: ignore[call-overload, no-any-return]
+
+
+def test_wheels_are_for_everybody() -> None:
+    wheels = PROJECT["tool"]["cibuildwheel"]
+    assert wheels["build"] == [f"cp{version.replace('.', '')}-*" for version in PYTHONS]
+    assert wheels["linux"]["archs"] == ["x86_64", "aarch64"] and wheels["macos"]["archs"] == ["x86_64", "arm64"]
+    for kind in ("manylinux", "musllinux"):
+        for arch in wheels["linux"]["archs"]:
+            assert wheels["linux"][f"{kind}-{arch}-image"].startswith(kind)
+            assert not any(pattern in f"cp312-{kind}_{arch}" for pattern in (one.strip("*") for one in wheels["skip"]))
+    # Each wheel is used before it is kept, by a script that needs nothing but what it brings.
+    script = wheels["test-command"].replace("{project}", str(ROOT)).split()[-1]
+    assert _run(sys.executable, script).returncode == 0
+    assert PROJECT["project"]["requires-python"] == f">={PYTHONS[0]}"
+    assert f"VERSIONS = {json.dumps(PYTHONS).replace('[', '(').replace(']', ')')}" in TRY_WHEEL.read_text()
+
+
+def test_every_kernel_is_in_the_wheel_and_needs_no_processor_of_its_own() -> None:
+    built = PROJECT["tool"]["setuptools"]["ext-modules"]
+    sources = {source for module in built for source in module["sources"]}
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "src").rglob("*.pyx")}
+    assert there and there <= sources
+    flags = {flag for module in built for flag in module.get("extra-compile-args", ())}
+    assert not [flag for flag in flags if flag.startswith(("-m", "-Werror"))]  # other processors, other compilers
 
 
 @needs_systemd

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 __all__ = ["RECORDED_IO", "RecordedFileIO", "discarding"]
@@ -28,6 +28,7 @@ class RecordedFileIO(PyArrowFileIO):
         """As pyiceberg makes it."""
         super().__init__(properties or {})
         self.written: list[str] = []
+        self._stores: dict[str, Any] = {}  # of Azure, by container
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -55,10 +56,18 @@ class RecordedFileIO(PyArrowFileIO):
             if self.new_input(path).exists():
                 raise
 
-    def new_output(self, location: str) -> PyArrowFile:
+    def new_output(self, location: str) -> Any:
         """A file to write."""
         self.written.append(location)
-        return super().new_output(location)
+        scheme, _, path = self.parse_location(location, self.properties)
+        if scheme not in _AZURE:
+            return super().new_output(location)
+        from slipstream.lake.azure_files import AzureFile, azure_store
+
+        container, _, name = path.partition("/")
+        if container not in self._stores:
+            self._stores[container] = azure_store(container, self.properties)
+        return AzureFile(location, self._stores[container], name, self.new_input(location))
 
 
 @contextmanager
