@@ -67,17 +67,19 @@ class Reader:
 
 def check_deliveries(
     way: str, readers: list[Reader], came_to: Callable[[str, Received], str | None], *, together: bool = True
-) -> None:
-    """Each subscription has what is allowed on the concrete subject, each queue group one of it.
+) -> set[tuple[str, str]]:
+    """Each subscription has what is allowed on the concrete subject, each queue group at most one of it.
 
-    Unless the readers are together at one server, a group may have none: who chooses a member elsewhere knows what it
-    has subscribed to, not what it may have.
+    Returns:
+        Groups and subjects that nobody got though a member may have it. Unless the readers are together at one server,
+        every member: a server that chooses one of another server knows what is subscribed to there, not what is
+        allowed.
     """
     group: Counter[tuple[str, str]] = Counter()
-    may: set[tuple[str, str]] = set()
+    verdicts: dict[tuple[str, str], set[bool]] = {}
     for reader in readers:
         came = Counter((one.sid, came_to(way, one)) for one in reader.client.sync()[0])
-        for sid, (_, queue) in reader.subs.items():
+        for sid, (wanted, queue) in reader.subs.items():
             for subject in CONCRETE:
                 allowed, times = reader.may_have(sid, subject), came[sid, subject]
                 if queue is None:
@@ -85,8 +87,9 @@ def check_deliveries(
                     continue
                 assert times <= allowed, (way, subject, reader.subs[sid], reader.rules)
                 group[queue, subject] += times
-                may |= {(queue, subject)} if allowed else set()
-    # One of each queue group has it, if any member may.
-    had = {place: times for place, times in group.items() if times}
-    wanted = dict.fromkeys(may, 1)
-    assert had == wanted if together else had.items() <= wanted.items(), way
+                if subjects.matches(wanted.encode(), subject.encode()):
+                    verdicts.setdefault((queue, subject), set()).add(allowed)
+    assert max(group.values(), default=0) <= 1, (way, group)
+    return {
+        place for place, said in verdicts.items() if not group[place] and (True in said if together else said == {True})
+    }
