@@ -270,7 +270,7 @@ def came_to(way: str, one: Received) -> str | None:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 43))])
+@pytest.mark.parametrize("seed", [1, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, *range(4, 43)))])
 def test_delivered_is_what_is_allowed(stack: ExitStack, tmp_path: Path, seed: int) -> None:
     """CVE-2022-29946, advisories 2026-17, 2026-18, 2026-26, on all ways at once."""
     world = World(stack, tmp_path, seed)
@@ -295,8 +295,10 @@ def test_delivered_is_what_is_allowed(stack: ExitStack, tmp_path: Path, seed: in
 
 def _until_heard(world: World, send: Callable[[str], None]) -> None:
     """Interest has to reach the server behind the link first."""
+    deadline = time.monotonic() + WAIT_S
     while not any(came_to("leaf", one) for one in world.witnessed()):
         send(CONCRETE[0])
+        assert time.monotonic() < deadline, "the link does not come up"
     # What was sent meanwhile has come when one more has.
     send("c.c")
     world.seen(1, lambda one: came_to("leaf", one) == "c.c")
@@ -318,7 +320,7 @@ def _check_limited_link(world: World, client: Client) -> None:
     writer = world.client("all")
     heard: set[str] = set()
     forbidden: set[str] = set()
-    rounds = 0
+    rounds, deadline = 0, time.monotonic() + WAIT_S
     # Interest travels: the same is said until all that may come has come, and then once more for what may not.
     while heard != granted or rounds < 3:
         for subject in CONCRETE:
@@ -328,6 +330,7 @@ def _check_limited_link(world: World, client: Client) -> None:
             heard.add(one.subject)
             forbidden |= {one.subject} - granted
         assert not forbidden, (forbidden, rule)
+        assert time.monotonic() < deadline, (granted - heard, rule)
         rounds += 1
 
 

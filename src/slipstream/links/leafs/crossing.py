@@ -85,6 +85,10 @@ class Crossing:
             or self.permissions.may_subscribe(subject, queue)
         )
 
+    def is_of_other_groups(self, subject: bytes) -> bool:
+        """Whether a subject that may not be asked for in a group may be without one; a leaf cannot tell these apart."""
+        return self.permissions.may_subscribe(subject, None)
+
     def wants_freely(self, subject: bytes) -> bool:
         """Whether a subject is one, and no rule speaks of it: the peer may want it, and gets all that it matches."""
         if self._untold is None or not is_valid_subscription(subject):

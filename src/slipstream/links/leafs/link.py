@@ -223,7 +223,8 @@ class LeafLink:
             self.end.refuse_subject(subject)
             return
         if not crossing.may_want(subject, queue):
-            self._overstepped("Subscription", subject)
+            if queue is None or not crossing.is_of_other_groups(subject):
+                self._overstepped("Subscription", subject)
             return
         if not member.has(subject, queue):
             limits = (account.limits.max_subscriptions, self._host.hub.options.max_subscriptions or -1)

@@ -374,8 +374,13 @@ def _rule(given: SubjectLists | None, denied: tuple[str, ...]) -> SubjectPermiss
     if given is None and not denied:
         return None
     given = given or SubjectLists()
-    allow = None if given.allow is None else tuple(given.allow)
-    return SubjectPermissionOptions(allow, (*(given.deny or ()), *denied))
+    allow = None if given.allow is None else tuple(_of_all(given.allow))
+    return SubjectPermissionOptions(allow, (*_of_all(given.deny or ()), *denied))
+
+
+def _of_all(entries: Iterable[str]) -> Iterator[str]:
+    """Without those for one queue group alone, which the hub looks after: members of all groups share a link."""
+    return (entry for entry in entries if " " not in entry)
 
 
 def _is_same(other: LeafLink, link: LeafLink) -> bool:
