@@ -99,7 +99,7 @@ def without_values(shown: Any) -> Any:
         return {name: without_values(value) for name, value in shown.items()}
     if not isinstance(shown, list) or not all(isinstance(one, dict) for one in shown):
         return None
-    return [without_values(one) for one in sorted(shown, key=lambda one: str(one.get("name")))]
+    return [without_values(one) for one in sorted(shown, key=lambda one: (str(one.get("name")), sorted(one)))]
 
 
 async def test_monitoring_shows_gateways_as_nats_server_does(tmp_path: Path) -> None:
@@ -113,7 +113,8 @@ async def test_monitoring_shows_gateways_as_nats_server_does(tmp_path: Path) -> 
             await client.subscribe("shown", queue="g")
             await client.flush()
         await heard_by_all(clients, "again")
-        for path in ("/gatewayz", "/gatewayz?accs=1", "/gatewayz?acc_name=$G&subs=1"):
+        paths = "/gatewayz", "/gatewayz?accs=1", "/gatewayz?acc_name=$G&subs=1", "/gatewayz?acc_name=$G&subs=detail"
+        for path in paths:
             ours, theirs = [await member.node.shown(path) for member in whole.members]
             text = repr([ours, theirs])
             for name, shown, other in (("A", ours, "B"), ("B", theirs, "A")):

@@ -369,6 +369,11 @@ async def test_monitoring_and_events_show_leafs(kinds: str, tmp_path: Path) -> N
             assert one["in_msgs"] > 0 and one["out_msgs"] > 0
             if not spoke:
                 assert subject in one["subscriptions_list"]
+        [remote] = (await leaf.shown("/varz"))["leaf"]["remotes"]
+        assert remote["local_account"] == "$G"
+        rows = (await hub.shown("/connz?subs=detail"))["connections"]
+        [details] = [row["subscriptions_list_detail"] for row in rows if row["kind"] == "Leafnode"]
+        assert not any("account" in one for one in details)
         varz = await hub.shown("/varz")
         assert varz["leafnodes"] == 1
         assert varz["in_msgs"] > varz["in_client_msgs"]

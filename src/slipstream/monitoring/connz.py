@@ -303,7 +303,7 @@ def _leaf_entry(facts: Facts, row: LeafRow, now_ns: int, options: ConnzOptions) 
         version=row.link.remote_version,
     )
     if options.subscriptions_detail:
-        entry.subscriptions_list_detail = [detail_of(subscription, row.account) for subscription in wanted]
+        entry.subscriptions_list_detail = [detail_of(subscription, "") for subscription in wanted]
     elif options.subscriptions:
         entry.subscriptions_list = [text(subscription.subject) for subscription in wanted]
     if options.auth:

@@ -169,7 +169,7 @@ def _list_wants(entry: RemoteGateway, link: OutboundGateway, options: GatewayzOp
             if options.subscriptions:
                 shown.subscriptions_list += [text(subscription.subject) for subscription in part]
             else:
-                shown.subscriptions_list_detail += [detail_of(subscription, account) for subscription in part]
+                shown.subscriptions_list_detail += [detail_of(subscription, "") for subscription in part]
             yield 0
         yield 0
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from slipstream.config.listener_options import LeafRemoteOptions, WriteTimeoutPolicy
-from slipstream.config.options import Options
+from slipstream.config.options import GLOBAL_ACCOUNT, Options
 from slipstream.limits import WEBSOCKET_HANDSHAKE_TIMEOUT_NS
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import seconds
@@ -230,7 +230,7 @@ def leaf_block(facts: Facts) -> LeafVarz:
 def _leaf_remote(remote: LeafRemoteOptions) -> RemoteLeafVarz:
     deny = DenyVarz(remote.deny_exports, remote.deny_imports)
     return RemoteLeafVarz(
-        local_account=remote.account,
+        local_account=remote.account or GLOBAL_ACCOUNT,
         tls_timeout=0 if remote.tls is None else seconds(remote.tls.timeout_ns),
         urls=_hosts(remote.urls),
         deny=deny if deny != DenyVarz() else None,
