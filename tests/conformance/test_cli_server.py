@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from slipstream.cli.link import ClientLink
 from slipstream.client.options import ClientError
 from slipstream.client.wire import WireClient
 from support.cli import Cli, steady
@@ -124,6 +125,24 @@ def test_list_and_ping(cli: Cli) -> None:
     with_id = cli.call("server", "ping", "1", "--id", *SYSTEM).stdout
     assert re.fullmatch(rf"N\w{{55}} demo {{56}} rtt=[\d.]+(m|µ)s\n{statistics}", with_id)
     assert NEEDS_SYSTEM in cli.call("server", "ping", status=1).stderr
+
+
+def test_a_report_is_watched_until_it_is_stopped(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def idle(_link: ClientLink, seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ClientLink, "idle", idle)
+    for what in ("cpu", "routes"):
+        pauses.clear()
+        once = cli.call("server", "report", what, *SYSTEM).stdout.splitlines()[0]
+        assert pauses == []
+        shown = cli.call("server", "report", what, "--watch", "3", *SYSTEM).stdout
+        assert (shown.splitlines().count(once), pauses) == (2, [3, 3])
+    cli.call("server", "report", "cpu", "--watch", "0", *SYSTEM, status=2)
 
 
 def test_report_connections(cli: Cli) -> None:

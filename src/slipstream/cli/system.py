@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -14,7 +16,7 @@ from slipstream.cli.link import ClientLink, Reply
 from slipstream.client.wire import ClientTimeout, NoResponders
 from slipstream.units import MILLISECOND_NS
 
-__all__ = ["ask_all", "ask_server", "ask_servers", "choice_flags", "chosen_servers", "one_server"]
+__all__ = ["ask_all", "ask_server", "ask_servers", "choice_flags", "chosen_servers", "one_server", "watch_flag"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -31,6 +33,24 @@ def choice_flags(command: _F) -> _F:
     ):
         command = flag(command)
     return command
+
+
+def watch_flag(command: _F) -> _F:
+    """`--watch`: what a report shows once it shows again and again, until somebody stops it."""
+
+    @click.option("--watch", type=click.IntRange(min=1), metavar="SECONDS", help="Show it again every so many seconds.")
+    @wraps(command)
+    def shown(*args: Any, watch: int | None, **given: Any) -> None:
+        if watch is None:
+            command(*args, **given)
+            return
+        with suppress(KeyboardInterrupt):
+            while True:
+                click.clear()  # nothing where the output is no terminal
+                command(*args, **given)
+                click.get_current_context().obj.link().idle(watch)
+
+    return cast(_F, shown)
 
 
 def chosen_servers(given: dict[str, Any]) -> Reply:

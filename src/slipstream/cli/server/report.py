@@ -18,7 +18,7 @@ from slipstream.cli.human import format_bytes
 from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Table, print_json, say
-from slipstream.cli.system import ask_servers, choice_flags, chosen_servers
+from slipstream.cli.system import ask_servers, choice_flags, chosen_servers, watch_flag
 from slipstream.cli.types import json_flag
 
 __all__ = ["accounts", "connections", "cpu", "health", "jetstream", "mem", "report"]
@@ -63,8 +63,8 @@ def report() -> None:
 
 
 def _server_flags(command: _F) -> _F:
-    """Which servers are asked, and how many answers are waited for."""
-    return click.argument("limit", type=click.IntRange(min=0), default=0)(choice_flags(command))
+    """Which servers are asked, how many answers are waited for, and how often."""
+    return click.argument("limit", type=click.IntRange(min=0), default=0)(choice_flags(watch_flag(command)))
 
 
 @click.command(cls=Command)

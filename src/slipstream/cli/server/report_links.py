@@ -11,7 +11,7 @@ from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_bytes
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Table, print_json
-from slipstream.cli.system import ask_servers, choice_flags, chosen_servers
+from slipstream.cli.system import ask_servers, choice_flags, chosen_servers, watch_flag
 from slipstream.cli.types import json_flag
 
 __all__ = ["gateways", "leafnodes", "routes"]
@@ -27,7 +27,7 @@ def _report_flags(command: _F) -> _F:
     """What all of them take."""
     limit = click.argument("limit", type=click.IntRange(min=0), default=0)
     reverse = click.option("--reverse", "-R", is_flag=True, help="What comes first comes last.")
-    return limit(reverse(choice_flags(json_flag(command))))
+    return limit(reverse(choice_flags(watch_flag(json_flag(command)))))
 
 
 @click.command(cls=Command)
