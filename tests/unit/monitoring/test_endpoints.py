@@ -167,7 +167,7 @@ def test_urls_in_varz_lose_their_secrets() -> None:
     varz = json.loads(reply.body)
     assert varz["cluster"]["urls"] == ["r:6222", "x"]
     assert varz["gateway"]["gateways"] == [{"name": "D", "urls": ["g:7222"]}]
-    assert varz["leaf"]["remotes"] == [{"urls": ["l:7422"], "deny": {"imports": ["a.>"]}}]
+    assert varz["leaf"]["remotes"] == [{"local_account": "$G", "urls": ["l:7422"], "deny": {"imports": ["a.>"]}}]
     assert varz["mqtt"] == {"host": "h", "port": 4, "ack_wait": 30_000_000_000, "max_ack_pending": 1024}
 
 
