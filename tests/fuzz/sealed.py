@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from functools import cache
 
+import msgspec
+
 from fuzz.target import Target
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.sealed.boxes import seal_box
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
 from slipstream.jetstream.store.sealed.marker import MARKER, read_mark, write_mark
@@ -16,7 +19,7 @@ from slipstream.testing.sim_disk import SimDisk
 KEY = MainKey(b"the main key of the fuzzer", AtRestCipher.AES)
 DIRECTORY = "/s/a/streams/x"
 SEGMENT, MANIFEST, PART = f"{DIRECTORY}/0000000001.0000.seg", f"{DIRECTORY}/MANIFEST.1", "/s/a/staging/x/p.part"
-FILES = (SEGMENT, MANIFEST, PART, f"/s/{MARKER}")
+JOURNAL, INDEX, REDO = f"{DIRECTORY}/consumers.log", f"{DIRECTORY}/0000000001.0000.sdx", f"{SEGMENT}.redo"
 
 
 def _sealed(disk: SimDisk) -> SealedDisk:
@@ -32,6 +35,7 @@ def _made() -> SimDisk:
     store = FileStore.create(sealed, DIRECTORY, uid=bytes(16), config=b"{}", options=options)
     for seq in range(1, 9):
         store.append(seq, seq, b"s", b"", b"payload %d" % seq)
+        store.journal.put(b"consumer", b"payload %d" % seq)
         job = store.begin_commit()
         assert job is not None
         job.run()
@@ -43,6 +47,13 @@ def _made() -> SimDisk:
         sealed.write(path.replace(".part", ".open"), 0, data)
         sealed.sync(path.replace(".part", ".open"))
         sealed.rename(path.replace(".part", ".open"), path)
+    sealed.read(SEGMENT, 0, 1 << 20)  # now it knows where the frames are, which goes into the index file
+    for path, data in ((INDEX, b"index"), (REDO, b"")):
+        sealed.create(path)
+        sealed.write(path, 0, data)
+    redo = msgspec.msgpack.encode([(HEADER_BYTES, bytes(disk.content(SEGMENT)[HEADER_BYTES:][:200]))])
+    box = seal_box(KeyRing(KEY, None, rng.randbytes).make(), bytes(16), REDO.rsplit("/", 1)[1], redo)
+    disk.content(REDO)[:] = box
     write_mark(disk, "/s", KeyRing(KEY, None, rng.randbytes))
     return disk
 
@@ -103,6 +114,29 @@ def part(data: bytes) -> None:
     assert shown in (b"", b"staged")
 
 
+def journal(data: bytes) -> None:
+    """Behind a header that is whole, states of consumers are those that were sealed, or hidden."""
+    whole = bytes(_made().content(JOURNAL))[:HEADER_BYTES]
+    shown = _sealed(_changed(JOURNAL, whole + data)).read(JOURNAL, HEADER_BYTES, 1 << 20)
+    assert len(shown) == len(data)
+    known, at = _plain(JOURNAL), shown.find(b"payload")
+    while at >= 0:
+        assert shown[at - 8 : at + 9] in known
+        at = shown.find(b"payload", at + 1)
+
+
+def index(data: bytes) -> None:
+    """An index file is the one that was sealed, or none; whatever it is, the segment is shown as it was."""
+    disk = _sealed(_changed(INDEX, data))
+    assert disk.read(INDEX, 0, 1 << 20) in (b"", b"index")
+    assert disk.read(SEGMENT, HEADER_BYTES, 1 << 20) == _plain(SEGMENT)[HEADER_BYTES:]
+
+
+def redo(data: bytes) -> None:
+    """Frames on their way into a segment: what was not sealed as such changes nothing in it."""
+    assert _sealed(_changed(REDO, data)).read(SEGMENT, HEADER_BYTES, 1 << 20) == _plain(SEGMENT)[HEADER_BYTES:]
+
+
 def mark(data: bytes) -> None:
     """The mark of a directory opens with its key, or with none."""
     found = read_mark(_changed(f"/s/{MARKER}", data), "/s")
@@ -119,5 +153,8 @@ TARGETS = (
     Target("sealed-header", header, lambda: [_header()], (b"SLIPSEG1",)),
     Target("sealed-box", box, lambda: _seeds(MANIFEST), (b"SLIPBOX1", b"SLIPMAN1")),
     Target("sealed-part", part, lambda: _seeds(PART), (b"SLIPPRT1",)),
+    Target("sealed-journal", journal, lambda: [_seeds(JOURNAL)[0][HEADER_BYTES:], b""], (b"SFR1", b"payload")),
+    Target("sealed-index", index, lambda: _seeds(INDEX), (b"SLIPBOX1",)),
+    Target("sealed-redo", redo, lambda: _seeds(REDO), (b"SLIPBOX1",)),
     Target("store-mark", mark, lambda: _seeds(f"/s/{MARKER}"), (b"SLIPENC1",)),
 )

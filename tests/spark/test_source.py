@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+import slipstream
+from slipstream.testing import ServerThread
 from support import nats_py
+from support.config_loading import options
+from support.jwt import USER, Key
 from support.server_process import ServerProcess
 from support.spark_streams import Streams
 
@@ -207,3 +212,29 @@ def test_errors_say_what_to_do(spark: SparkSession, streams: Streams, name: str)
     streams.create(name)
     plan = read(spark, streams, stream=name)._jdf.queryExecution().toString()
     assert "assword" not in plan
+
+
+def test_the_audit_trail_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Who did what, from where, and with what result, as users of the system account read it."""
+    accounts = "accounts { APP { jetstream: enabled, users: [{user: ann, password: a}] }, "
+    accounts += f"$SYS {{ users: [{{nkey: {Key(USER, 'admin').public}}}] }} }}"
+    secret = tmp_path / "admin.nk"
+    secret.write_bytes(Key(USER, "admin").seed)
+    text = f'listen: "127.0.0.1:-1", {accounts}\njetstream {{ store_dir: "{tmp_path}/store", audit: true }}'
+    with ServerThread(options(text)) as server:
+        where = server.url.removeprefix("nats://")
+        with slipstream.connect(f"nats://ann:a@{where}") as ann:
+            ann.jetstream().create_stream("ORDERS", subjects=["orders"])
+            ann.jetstream().stream("ORDERS").purge()
+        trail = spark.read.format("slipstream").options(
+            servers=server.url,
+            nkeyFile=str(secret),
+            stream="SLIPSTREAM_AUDIT",
+            payloadFormat="json",
+            payloadSchema="action string, stream string, result string, client struct<user string, host string>",
+        )
+        found = trail.load().orderBy("seq").selectExpr("payload.*").collect()
+    assert [(row.action, row.stream, row.result, row.client.user, row.client.host) for row in found] == [
+        ("stream.create", "ORDERS", "ok", "ann", "127.0.0.1"),
+        ("stream.purge", "ORDERS", "ok", "ann", "127.0.0.1"),
+    ]
