@@ -9,9 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from conformance.test_auth_callout import CONFIG, connect, let_in
+from conformance.test_auth_callout import (
+    CONFIG,
+    SENTINEL,
+    STRANGER,
+    allowed,
+    asked,
+    by,
+    connect,
+    forbidden,
+    let_in,
+    operator_config,
+    serving,
+)
+from conformance.test_leaf_logins import by_leaf
 from models.wsframes import Frame
 from support.callout_service import Answer, Service, normalised, try_login
+from support.jwt import token, user_claims
 from support.normalise import Json
 from support.raw_client import RawClient
 from support.server_process import ServerProcess
@@ -185,3 +199,30 @@ def test_a_reload_of_the_block_is_refused_and_changes_nothing(both: Both) -> Non
     clients[1].read_until(rb"PONG\r\n")
     for closing in (*clients, *services):
         closing.close()
+
+
+def test_operator_mode_asks_at_every_entrance(both: Both) -> None:
+    """A sentinel's token over a WebSocket and from a leaf node: the service decides there as well."""
+    pair = both(operator_config() + WEBSOCKET % "" + 'leafnodes { listen: "127.0.0.1:-1", compression: off }')
+    creds = (serving, token(asked, serving, user_claims()))
+    services = [Service(server.port, creds=creds) for server in (pair.real, pair.ours)]
+    servers = list(zip((pair.real, pair.ours), services, strict=True))
+    said: dict[str, Json] = {"jwt": SENTINEL, "user": "u", "pass": "p"}
+    cases: list[tuple[Answer, bool, Json]] = [
+        (by(allowed), True, None),
+        (by(allowed, pub={"allow": ["p.>"]}), True, {"allow": ["p.>"]}),
+        (by(forbidden), False, None),
+        (by(STRANGER), False, None),
+        (lambda request: request.answer(asked, error="NO"), False, None),
+    ]
+    for answer, comes, told in cases:
+        real, ours = (by_websocket(server, service, answer, said, "") for server, service in servers)
+        assert ours == real
+        assert ours[1] == comes
+        real_leaf, our_leaf = (by_leaf(server, service, answer, said) for server, service in servers)
+        # The leaf is told the rights that the service gave; nats-server tells it those of the sentinel.
+        assert our_leaf[:3] == real_leaf[:3]
+        assert our_leaf[1] == comes
+        assert not comes or our_leaf[3] == {"remote_account": allowed.public, "import": None, "export": told}
+    for service in services:
+        service.close()
