@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims
 from support.keys import USER_KEY, USER_SEED
 from support.ports import free_port
 from support.servers import Launcher
@@ -127,6 +128,24 @@ def test_scenarios(js: Path, launcher: Launcher) -> None:
 def test_jetstream(js: Path, launcher: Launcher) -> None:
     server = launcher.fresh(JETSTREAM)
     assert _results(js, "jetstream.mjs", f"127.0.0.1:{server.port}") == EXPECTED_JETSTREAM
+
+
+def test_credentials(js: Path, launcher: Launcher) -> None:
+    user, stranger = Key(USER, "user of js"), Key(USER, "stranger of js")
+    operator, system, app = Key(OPERATOR, "operator of js"), Key(ACCOUNT, "SYS of js"), Key(ACCOUNT, "APP of js")
+    preload = "".join(f"{key.public}: {token(operator, key, account_claims())}\n" for key in (system, app))
+    root = token(operator, operator, {"system_account": system.public})
+    server = launcher(f"operator: {root}\nresolver: MEMORY\nresolver_preload {{ {preload} }}\n{OPEN}")
+    targets = {
+        "tcp": f"127.0.0.1:{server.port}",
+        "websocket": f"ws://127.0.0.1:{server.websocket_port}",
+        "user": token(app, user, user_claims()),
+        "bearer": token(app, user, user_claims(bearer_token=True)),
+        "seed": user.seed.decode(),
+        "stranger": stranger.seed.decode(),
+    }
+    told = ["hello", "hello", "hello", "AuthorizationError", "AuthorizationError"]
+    assert _results(js, "credentials.mjs", json.dumps(targets)) == {"tcp": told, "websocket": told}
 
 
 def _results(js: Path, script: str, argument: str) -> object:
