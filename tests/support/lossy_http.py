@@ -1,9 +1,14 @@
-"""A way to an HTTP server that loses answers: what was asked is done, and the connection ends instead of a word."""
+"""A way to an HTTP server that loses answers: what was asked is done, and the connection ends instead of a word.
+
+It is a process of its own: libraries may hold the interpreter's lock while they wait for an answer.
+"""
 
 from __future__ import annotations
 
 import random
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from typing import Self
@@ -12,9 +17,41 @@ _CHANGES = (b"PUT ", b"POST ", b"DELETE ")
 
 
 class LossyHttp:
-    """From a port of its own to another one."""
+    """The process, for a test."""
 
     def __init__(self, target_port: int, seed: int = 1) -> None:
+        words = [sys.executable, __file__, str(target_port), str(seed)]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = self._ask("0")[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def lose(self, percent: int) -> None:
+        """How many of a hundred requests that change something lose their answer from now on."""
+        self._ask(str(percent))
+
+    @property
+    def lost(self) -> int:
+        """How many have."""
+        return self._ask("")[1]
+
+    def _ask(self, word: str) -> tuple[int, int]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+        port, lost = self._process.stdout.readline().split()
+        return int(port), int(lost)
+
+
+class _Way:
+    """From a port of its own to another one."""
+
+    def __init__(self, target_port: int, seed: int) -> None:
         self.percent = 0  # of requests that change something
         self.lost = 0
         self._target = target_port
@@ -22,14 +59,6 @@ class LossyHttp:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -68,3 +97,10 @@ class LossyHttp:
                 near.sendall(data)
         with suppress(OSError):
             near.shutdown(socket.SHUT_RDWR)
+
+
+if __name__ == "__main__":
+    way = _Way(int(sys.argv[1]), int(sys.argv[2]))
+    for line in sys.stdin:
+        way.percent = int(line.strip() or way.percent)
+        print(way.port, way.lost, flush=True)

@@ -210,7 +210,7 @@ def test_answers_of_the_store_are_lost(
         for variable, value in store.environment(way.port).items():
             monkeypatch.setenv(variable, value)
         plan = plan_in(kind, store, tmp_path, way.port)
-        way.percent = 10
+        way.lose(10)
         filled = 0
         while way.lost < LOST:
             streams.fill(name, 60, filled)
@@ -218,7 +218,7 @@ def test_answers_of_the_store_are_lost(
             settings = WriteSettings(file_bytes=2500, compact_files=4)
             with LakeService(ConnectOptions(streams.url), plan.opener(), [name], settings) as service:
                 catch_up(service)
-        way.percent = 0
+        way.lose(0)
         assert rows_of(plan, name) == streams.rows(name, *EVERYTHING)
     assert streams.state(name)["messages"] == filled
 
