@@ -72,6 +72,40 @@ class StreamHost(Protocol[L_co]):
 class Replica(Generic[L]):
     """One replica."""
 
+    # A server has thousands, and `StreamReplica(…)` would put its type into a dictionary of each.
+    __slots__ = (
+        "__weakref__",
+        "_files",
+        "_groups",
+        "_handover",
+        "_host",
+        "_known_leader",
+        "_leads_first",
+        "_node",
+        "_on_applied",
+        "_on_change",
+        "_peers",
+        "_ports",
+        "_retry",
+        "_sender",
+        "_settings",
+        "_silent",
+        "_stays",
+        "_taker",
+        "_told",
+        "_work",
+        "care",
+        "commits",
+        "fault",
+        "group",
+        "group_id",
+        "name",
+        "reads",
+        "store",
+        "stream",
+        "title",
+    )
+
     def __init__(
         self,
         name: str,
