@@ -1,7 +1,7 @@
 """Files of Iceberg tables that are written to Azure, through obstore.
 
-Arrow waits for ever for the end of an upload whose answer was lost, so that one broken connection would end a writer
-without a word; obstore asks again. A file is put in its place whole, when it is closed.
+Arrow waits a minute for each answer that was lost, because it does not see that the connection has ended; obstore asks
+again at once. A file is put in its place whole, when it is closed.
 """
 
 from __future__ import annotations
