@@ -18,6 +18,7 @@ cdef extern from *:
     #define _GNU_SOURCE
     #endif
     #include <errno.h>
+    #include <fcntl.h>
     #include <pthread.h>
     #include <signal.h>
     #include <stdlib.h>
@@ -49,7 +50,10 @@ cdef extern from *:
         }
         for (;;) {
     #ifdef __APPLE__
-            int got = fsync(fd);
+            /* fsync ends in the device's cache; not every file system has what goes further */
+            int got = fcntl(fd, F_FULLFSYNC);
+            if (got < 0 && errno != EINTR)
+                got = fsync(fd);
     #else
             int got = fdatasync(fd);
     #endif

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection
 from typing import Final
 
+from slipstream.jetstream.store.file.data_sync import sync_data
 from slipstream.jetstream.store.file.open_files import OpenFiles
 from slipstream.jetstream.store.file.sync_times import SyncTimes
 from slipstream.kernels.log.groupwrite import sync_whole
@@ -42,7 +43,7 @@ class GroupSync:
         file = self._files.acquire(path)
         began_s = time.monotonic()
         try:
-            os.fdatasync(file.fd)
+            sync_data(file.fd)
         finally:
             self._files.release(file)
         self._times.add(time.monotonic() - began_s)

@@ -77,6 +77,9 @@ class RealDisk:
             size = os.fstat(fd).st_size
             if length <= size:
                 return
+            if not hasattr(os, "posix_fallocate"):  # macOS
+                os.ftruncate(fd, length)
+                return
             try:
                 os.posix_fallocate(fd, size, length - size)
             except OSError as error:
@@ -182,6 +185,8 @@ class RealDisk:
 
     def drop_cache(self, path: str) -> None:
         """See `Disk.drop_cache`."""
+        if not hasattr(os, "posix_fadvise"):  # macOS
+            return
         with self._files.using(path) as fd:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
