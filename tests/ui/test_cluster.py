@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Route, expect
 
 from slipstream.testing import ServerThread
 from support.ports import free_port
@@ -34,6 +34,7 @@ def test_leaders_and_those_behind(three: tuple[dict[str, ServerProcess], str], d
     assert sorted(page.locator(".meta tbody strong").all_inner_texts()) == sorted(servers)
     expect(page.get_by_text("No stream of this account has copies.")).to_be_visible()
 
+    _show_before_it_was_founded(page)
     page.get_by_role("link", name="Streams", exact=True).click()
     page.get_by_role("button", name="New stream").click()
     page.get_by_label("Name").fill("ORDERS")
@@ -57,6 +58,19 @@ def test_leaders_and_those_behind(three: tuple[dict[str, ServerProcess], str], d
     page.get_by_role("link", name="Cluster", exact=True).click()
     row = page.get_by_role("table", name="Streams with copies").get_by_role("row", name="ORDERS")
     expect(row).to_contain_text(f"{victim} offline")
+
+
+def _show_before_it_was_founded(page: Page) -> None:
+    """As if the page had been opened before the servers agreed on anything."""
+
+    def without_meta(route: Route) -> None:
+        answer = route.fetch()
+        jetstream = answer.json()["jetstream"]
+        route.fulfill(response=answer, json={**answer.json(), "jetstream": {**jetstream, "meta": None}})
+
+    page.route("**/varz", without_meta, times=1)
+    with page.expect_response("**/varz"):
+        page.reload()
 
 
 def test_a_copy_that_misses_what_came_just_now_is_not_behind(server: ServerThread, dashboard: Opener) -> None:

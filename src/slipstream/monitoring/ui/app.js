@@ -19,6 +19,7 @@ const PAGES = [
 // Pages that belong to one of those above.
 const INNER = { stream: ["streams", () => import("./page_stream.js")] };
 const TOAST_MS = 6000;
+const FOUNDED_MS = 1000;
 
 class App {
   constructor() {
@@ -43,6 +44,7 @@ class App {
     this.loginForm = { kind: "password" };
     this._drawing = false;
     this._timers = [];
+    this._learning = 0;
     this._turn = 0;
     this._keys = "";
   }
@@ -267,6 +269,10 @@ class App {
     this.hasPeers = Boolean(varz?.cluster?.name || varz?.routes || varz?.leafnodes || varz?.leaf?.remotes?.length);
     this.hasCopies = Boolean(varz?.jetstream?.meta);
     this.systemAccount = varz?.system_account || "";
+    // The servers of a cluster that was just started have not agreed on anything yet.
+    const isFounded = this.hasCopies || !varz?.jetstream?.config || !varz.cluster?.name;
+    clearTimeout(this._learning);
+    if (!isFounded && this.nats.state === "open") this._learning = setTimeout(() => this.learnServer(), FOUNDED_MS);
     this.redraw();
   }
 
