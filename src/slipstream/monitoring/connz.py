@@ -7,6 +7,7 @@ Offsets and limits of any size are safe: a page is a slice, and a large one is b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -24,6 +25,12 @@ from slipstream.monitoring.subsz import SubscriptionDetail, detail_of
 from slipstream.monitoring.worker import Steps
 from slipstream.protocol.connection import ClientConnection
 from slipstream.routing.hub import ClosedConnection
+
+if TYPE_CHECKING:
+    from slipstream.kernels.links.linkparser import LinkParser
+    from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.kernels.wire.parser import Parser
+    from slipstream.protocol.peer import Peer
 
 __all__ = ["Connz", "ConnzOptions", "connz", "connz_options"]
 
@@ -281,27 +288,49 @@ def _listens(row: _Row | LeafRow, subject: bytes) -> bool:
     return any(overlaps(subscription.subject, subject) for subscription in row.subscriptions())
 
 
-def _leaf_entry(facts: Facts, row: LeafRow, now_ns: int, options: ConnzOptions) -> ConnectionInfo:
-    peer, wanted = row.link.peer, row.subscriptions()
-    entry = ConnectionInfo(
-        cid=row.cid,
-        kind="Leafnode",
-        ip=peer.ip,
-        port=peer.port,
-        start=rfc3339(row.start_ns),
-        last_activity=rfc3339(row.last_activity_ns),
-        rtt=round_trip_text(row.rtt_ns),
-        uptime=uptime(now_ns - row.start_ns),
-        idle=uptime(now_ns - row.last_activity_ns),
-        pending_bytes=row.outbox.pending,
-        in_msgs=row.parser.msgs,
-        out_msgs=row.outbox.msgs,
-        in_bytes=row.parser.msg_bytes,
-        out_bytes=row.outbox.msg_bytes,
-        subscriptions=row.subscription_count,
-        name=row.name,
-        version=row.link.remote_version,
+class _Measured(Protocol):
+    """What clients and links have in common."""
+
+    @property
+    def cid(self) -> int: ...
+    @property
+    def peer(self) -> Peer: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def parser(self) -> Parser | LinkParser: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def last_activity_ns(self) -> int: ...
+    @property
+    def rtt_ns(self) -> int: ...
+
+
+def _measured(kind: str, of: _Measured, subscriptions: int, until_ns: int) -> ConnectionInfo:
+    return ConnectionInfo(
+        cid=of.cid,
+        kind=kind,
+        ip=of.peer.ip,
+        port=of.peer.port,
+        start=rfc3339(of.start_ns),
+        last_activity=rfc3339(of.last_activity_ns),
+        rtt=round_trip_text(of.rtt_ns),
+        uptime=uptime(until_ns - of.start_ns),
+        idle=uptime(until_ns - of.last_activity_ns),
+        pending_bytes=of.outbox.pending,
+        in_msgs=of.parser.msgs,
+        out_msgs=of.outbox.msgs,
+        in_bytes=of.parser.msg_bytes,
+        out_bytes=of.outbox.msg_bytes,
+        subscriptions=subscriptions,
     )
+
+
+def _leaf_entry(facts: Facts, row: LeafRow, now_ns: int, options: ConnzOptions) -> ConnectionInfo:
+    wanted = row.subscriptions()
+    entry = _measured("Leafnode", row, row.subscription_count, now_ns)
+    entry.name, entry.version = row.name, row.link.remote_version
     if options.subscriptions_detail:
         entry.subscriptions_list_detail = [detail_of(subscription, "") for subscription in wanted]
     elif options.subscriptions:
@@ -317,35 +346,15 @@ def _entry(facts: Facts, row: _Row | LeafRow, now_ns: int, options: ConnzOptions
     if isinstance(row, LeafRow):
         return _leaf_entry(facts, row, now_ns, options)
     connection, closed = row.connection, row.closed
-    parser, outbox, peer = connection.parser, connection.outbox, connection.peer
     stop_ns = row.stop_ns(now_ns)
-    tls = peer.tls
-    entry = ConnectionInfo(
-        cid=connection.cid,
-        kind="Client",
-        type=peer.kind,
-        ip=peer.ip,
-        port=peer.port,
-        start=rfc3339(connection.start_ns),
-        last_activity=rfc3339(connection.last_activity_ns),
-        rtt=round_trip_text(connection.rtt_ns),
-        uptime=uptime(stop_ns - connection.start_ns),
-        idle=uptime(stop_ns - connection.last_activity_ns),
-        pending_bytes=outbox.pending,
-        in_msgs=parser.msgs,
-        out_msgs=outbox.msgs,
-        in_bytes=parser.msg_bytes,
-        out_bytes=outbox.msg_bytes,
-        stalls=connection.stalls,
-        subscriptions=row.subscription_count,
-        name=connection.name,
-        lang=connection.lang,
-        version=connection.version,
-        tls_version="" if tls is None else tls.version,
-        tls_cipher_suite="" if tls is None else tls.cipher_suite,
-        tls_first=peer.tls_first,
-        proxy=ProxyInfo(connection.proxy) if connection.proxy else None,
-    )
+    peer = connection.peer
+    entry = _measured("Client", connection, row.subscription_count, stop_ns)
+    entry.type, entry.stalls, entry.tls_first = peer.kind, connection.stalls, peer.tls_first
+    entry.name, entry.lang, entry.version = connection.name, connection.lang, connection.version
+    if peer.tls is not None:
+        entry.tls_version, entry.tls_cipher_suite = peer.tls.version, peer.tls.cipher_suite
+    if connection.proxy:
+        entry.proxy = ProxyInfo(connection.proxy)
     if closed is not None:
         entry.stop, entry.reason = rfc3339(stop_ns), closed.reason.value
     subscriptions = tuple(connection.subscriptions.values()) if closed is None else closed.subscriptions

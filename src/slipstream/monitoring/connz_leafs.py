@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.wire.outbox import Outbox
     from slipstream.kernels.wire.receivers import Subscription
     from slipstream.links.leafs.link import LeafLink
+    from slipstream.protocol.peer import Peer
 
 __all__ = ["LeafRow"]
 
@@ -16,13 +17,14 @@ __all__ = ["LeafRow"]
 class LeafRow:
     """A candidate for a page: an open leaf link."""
 
-    __slots__ = ("cid", "closed", "link", "outbox", "parser")
+    __slots__ = ("cid", "closed", "link", "outbox", "parser", "peer")
 
     def __init__(self, link: LeafLink) -> None:
         self.link = link
         self.cid: int = link.cid
         self.outbox: Outbox = link.outbox
         self.parser: LinkParser = link.parser
+        self.peer: Peer = link.peer
         self.closed: None = None
 
     @property

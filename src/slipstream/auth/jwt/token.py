@@ -244,6 +244,7 @@ def _bytes(chunk: str) -> bytes:
 
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*").fullmatch
+_DIGITS_MAX: Final = 100  # of an integer: more is beyond every field
 
 
 def _object(raw: bytes) -> dict[str, Any]:
@@ -280,9 +281,6 @@ def _number(text: str) -> float:
         ValueError: NaN or Infinity, which are no JSON.
     """
     return int(text) if len(text) < _DIGITS_MAX else float(text)
-
-
-_DIGITS_MAX: Final = 100
 
 
 def _member(data: dict[str, Any], name: str) -> Any:
