@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.bulk import BulkClient, ConnectOptions
 from slipstream.lake.erasing import erase
 from slipstream.lake.iceberg_table import IcebergStreamTable
 from slipstream.lake.opening import TablePlan
@@ -31,12 +31,6 @@ SECRET = "of-anna"
 def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
     with ServerThread(store_dir=str(tmp_path_factory.mktemp("erasing"))) as server:
         yield Streams(server.url)
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 def publish(streams: Streams, name: str, count: int = 30) -> None:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
-from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.bulk import BulkClient, ConnectOptions
 from slipstream.lake.opening import TablePlan
 from slipstream.lake.replaying import replay
 from slipstream.lake.service import LakeService
@@ -82,12 +82,6 @@ def streams(tmp_path: Path) -> Iterator[Streams]:
         streams.create("ORDERS")
         streams.create("LETTERS", subjects=["dead.>"])
         yield streams
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 def register(streams: Streams, client: BulkClient, language: Language, versions: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.bulk import BulkClient, ConnectOptions
 from slipstream.lake.delta_table import DeltaStreamTable, open_delta
 from slipstream.lake.iceberg_table import IcebergCatalogue
 from slipstream.lake.opening import TablePlan
@@ -48,12 +48,6 @@ def whole(s3: FaultyS3) -> None:
 def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
     with ServerThread(store_dir=str(tmp_path_factory.mktemp("lake"))) as server:
         yield Streams(server.url)
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.bulk import BulkClient, ConnectOptions
 from slipstream.lake.delta_table import open_delta
 from slipstream.lake.erasing import erase
 from slipstream.lake.opening import TablePlan
@@ -25,7 +25,6 @@ from slipstream.query.engine import sql
 from slipstream.spark import jobs
 from slipstream.spark.lake import LakeError, Wish, open_lake
 from slipstream.spark.runtime.target import Reach
-from slipstream.testing import ServerThread
 from support.lossy_http import LossyHttp
 from support.real_stores import NAMES, RealStore, program
 from support.spark_streams import Streams
@@ -54,18 +53,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(variable, value)
     yield found
     found.kill()
-
-
-@pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    with ServerThread(store_dir=str(tmp_path / "server")) as server:
-        yield Streams(server.url)
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 def plan_in(kind: str, store: RealStore, tmp_path: Path, port: int = 0) -> TablePlan:

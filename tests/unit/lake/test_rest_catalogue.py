@@ -7,29 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.bulk import BulkClient, ConnectOptions
 from slipstream.lake.opening import TablePlan
 from slipstream.lake.replaying import replay
 from slipstream.lake.service import LakeService
 from slipstream.lake.writing import StreamWriter, WriteSettings
 from slipstream.spark.lake import Wish
-from slipstream.testing import ServerThread
 from support.rest_catalogue import RestCatalogue
 from support.spark_streams import Streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-
-
-@pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    with ServerThread(store_dir=str(tmp_path / "server")) as server:
-        yield Streams(server.url)
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 @pytest.fixture

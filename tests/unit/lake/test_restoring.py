@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from slipstream.bulk import BulkClient, BulkError, ConnectOptions, connect
+from slipstream.bulk import BulkClient, BulkError
 from slipstream.lake import restoring
 from slipstream.lake.opening import TablePlan
 from slipstream.lake.restoring import restore
 from slipstream.lake.writing import StreamWriter, WriteSettings
 from slipstream.spark.lake import LakeError, Wish
-from slipstream.testing import ServerThread
 from support.cli import Cli
 from support.spark_streams import Streams
 
@@ -28,18 +27,6 @@ ODD_HEADERS = [
     "NATS/1.0\r\nUmlaut: größer\r\n\r\n".encode(),
 ]
 ODD_PAYLOADS = [b"", b"\x00\xff\xfe", b"\r\n", bytes(range(256)) * 300]
-
-
-@pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    with ServerThread(store_dir=str(tmp_path / "server")) as server:
-        yield Streams(server.url)
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 @pytest.fixture(params=["iceberg", "delta"])

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.bulk import BulkClient, ConnectOptions
 from slipstream.lake import writing
 from slipstream.lake.delta_table import open_delta
 from slipstream.lake.erasing import erase
@@ -34,12 +34,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
     with ServerThread(store_dir=str(tmp_path_factory.mktemp("lake"))) as server:
         yield Streams(server.url)
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 class Place:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from slipstream.bulk import BulkClient, ConnectOptions, connect
+from slipstream.bulk import BulkClient
 from slipstream.lake.erasing import erase
 from slipstream.lake.opening import TablePlan
 from slipstream.lake.typed import TypedPayloads, read_columns
@@ -33,12 +33,6 @@ def streams(tmp_path: Path) -> Iterator[Streams]:
         streams.create("ORDERS")
         streams.publish((f"ORDERS.{number}", payload) for number, payload in enumerate(PAYLOADS))
         yield streams
-
-
-@pytest.fixture
-def client(streams: Streams) -> Iterator[BulkClient]:
-    with connect(ConnectOptions(streams.url)) as client:
-        yield client
 
 
 @pytest.fixture(params=["iceberg", "delta"])
