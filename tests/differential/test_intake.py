@@ -33,8 +33,10 @@ message = st.tuples(
 steps = st.lists(st.one_of(message, st.sampled_from(["open", "close", "commit", "stand by", "change"])), max_size=60)
 
 
-@given(steps=steps)
-def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, bytes, bytes] | str]) -> None:
+@given(steps=steps, full_msgs=st.sampled_from([0, 0, 3]), full_bytes=st.sampled_from([0, 0, 150]))
+def test_kernel_agrees_with_model(
+    steps: list[tuple[int, bytes, bytes | None, bytes, bytes] | str], full_msgs: int, full_bytes: int
+) -> None:
     now = [0]
     slow: list[tuple[bytes, bytes | None, bytes | None, bytes]] = []
     seen: list[tuple[int, bytes, int]] = []
@@ -49,6 +51,8 @@ def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, by
 
     kernel = Intake(lambda *what: slow.append(what), resume, lambda: now[0], 30, 3)
     kernel.payload_bytes_max = 10
+    kernel.full_msgs = model.full_msgs = full_msgs
+    kernel.full_bytes = model.full_bytes = full_bytes
     kernel.appended = lambda seq, subject, expires: seen.append((seq, subject, expires))
     for batch_id, ack_at in ((b"f", 5), (b"g", 3)):
         known = kernel.batches[batch_id] = FastBatch(True, 10)

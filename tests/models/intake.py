@@ -8,6 +8,7 @@ from models.fast_batch import SUFFIX, Batch, parse_reply
 class Intake:
     def __init__(self, bytes_max: int, msgs_max: int, payload_bytes_max: int) -> None:
         self.bytes_max, self.msgs_max, self.payload_bytes_max = bytes_max, msgs_max, payload_bytes_max
+        self.full_msgs = self.full_bytes = 0  # what makes the stream full; 0: nothing
         self.is_open = False
         self.standing_by = False
         self.resumes = True  # what the stream says when a message ends a stand-by
@@ -37,6 +38,9 @@ class Intake:
                 self.slow.append((subject, reply or None, header or None, payload))
                 return
             self.standing_by = False
+        if self._is_full(subject, payload):
+            self.slow.append((subject, reply or None, header or None, payload))
+            return
         self.last_ts_ns = max(now_ns, self.last_ts_ns)
         self.appended.append((len(self.appended) + 1, self.last_ts_ns, subject, payload))
         self.buffered_bytes += len(payload)
@@ -46,6 +50,12 @@ class Intake:
             batch.last_active_ns = now_ns
         elif reply:
             self.acks.append((reply, len(self.appended)))
+
+    def _is_full(self, subject: bytes, payload: bytes) -> bool:
+        sizes = [30 + len(stored) + len(body) for _, _, stored, body in self.appended]
+        if 0 < self.full_msgs <= len(sizes):
+            return True
+        return 0 < self.full_bytes < sum(sizes) + 30 + len(subject) + len(payload)
 
     def _next_in_batch(self, reply: bytes) -> Batch | None:
         """The batch to which a message is added without a word."""

@@ -239,9 +239,12 @@ def test_a_bulk_commit_does_what_the_rules_say(config: dict[str, Any], message: 
 
 
 @settings(max_examples=60)
-@given(configs(), st.lists(MESSAGES, min_size=1, max_size=5))
+@given(configs(), st.lists(MESSAGES, min_size=1, max_size=5), st.booleans())
+@example({"discard": "new", "max_msgs": 4}, [(b"s.a", b"", b""), (b"s.a", b"", b"")], True)
+@example({"discard": "new", "max_bytes": 200}, [(b"s.a", b"", b"body"), (b"s.a", b"", b"x" * 80)], True)
+@example({"discard": "new", "max_msgs": 4, "max_msgs_per_subject": 2}, [(b"s.a", b"", b"")] * 4, True)
 def test_fast_paths_are_for_what_no_rule_speaks_about(
-    config: dict[str, Any], messages: list[tuple[bytes, bytes, bytes]]
+    config: dict[str, Any], messages: list[tuple[bytes, bytes, bytes]], together: bool
 ) -> None:
     """A stream that judges every message ends where one does that has fast paths, and says the same."""
     worlds = World(), World()
@@ -261,8 +264,10 @@ def test_fast_paths_are_for_what_no_rule_speaks_about(
                     assert verdict == Admitted(*parts)
         worlds[0].ports.route(subject, reply, header or None, payload)
         slow.ingest._publish(subject, reply, header, payload)
-        for world in worlds:
+        for world in () if together else worlds:
             world.ports.settle()
+    for world in worlds:
+        world.ports.settle()
     assert worlds[0].ports.sent == worlds[1].ports.sent
     assert [*map(fast.store.get, worlds[0].seqs())] == [*map(slow.store.get, worlds[1].seqs())]
 

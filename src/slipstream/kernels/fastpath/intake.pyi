@@ -11,6 +11,8 @@ class Intake(BufferListener):
     acks: list[tuple[bytes, int]]
     buffered_bytes: int
     payload_bytes_max: int
+    full_msgs: int
+    full_bytes: int
     answers: bool
     batches: dict[bytes, FastBatch]
     appended: Callable[[int, bytes, int], None] | None

@@ -16,12 +16,14 @@ copied once.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
 
 from slipstream.kernels.wire.msgwriter cimport BufferListener
 from slipstream.kernels.fastpath.fastbatch cimport APPEND, FAST_SUFFIX_SIZE, FastBatch, FastReply, read_reply
+from slipstream.kernels.index.subjectindex cimport MessageIndex
 from slipstream.kernels.log.logwriter cimport LogWriter
+from slipstream.kernels.log.record cimport HEAD
 
 
 cdef unsigned long long SEQ_LAST = 0xFFFFFFFFFFFFFFFD  # the last sequence a message can have, as for the stores
@@ -37,6 +39,8 @@ cdef class Intake(BufferListener):
         acks: `(reply, sequence)` of what waits for the next commit, in order.
         buffered_bytes: payload bytes that wait for it.
         payload_bytes_max: larger messages are `slow`'s.
+        full_msgs: so are those for a stream that has so many, what is about to be removed included; 0: never.
+        full_bytes: and those that would make it larger than this, by nats-server's formula; 0: never.
         answers: publishers get an ack.
         batches: fast batches that are open, by id.
         appended: called with `(sequence, subject, 0)` after each append, or None.
@@ -62,6 +66,8 @@ cdef class Intake(BufferListener):
         self.acks = []
         self.buffered_bytes = 0
         self.payload_bytes_max = 0
+        self.full_msgs = 0
+        self.full_bytes = 0
         self.answers = True
         self.batches = {}
         self._room_bytes = bytes_max
@@ -114,6 +120,8 @@ cdef class Intake(BufferListener):
             if not self._resume() or self._writer is None:
                 return 0
             self._standing_by = False
+        if (self.full_msgs or self.full_bytes) and not self._has_room(subject_size + size):
+            return 0
         now_ns = self._now()
         ts_ns = now_ns if now_ns > self.last_ts_ns else self.last_ts_ns
         if not self._writer.put(self.last_seq + 1, ts_ns, subject, subject_size, NULL, 0, body, size, 0):
@@ -132,6 +140,13 @@ cdef class Intake(BufferListener):
         if self.appended is not None:
             self.appended(self.last_seq, PyBytes_FromStringAndSize(subject, subject_size), 0)
         return 1
+
+    cdef bint _has_room(self, Py_ssize_t size) noexcept:
+        """Whether the stream is not full with a message whose subject and payload have this size."""
+        cdef MessageIndex index = self._writer.index
+        if self.full_msgs and index.messages >= self.full_msgs:
+            return False
+        return not self.full_bytes or index.size_bytes + index.stated_size(<uint32_t>(HEAD + size)) <= self.full_bytes
 
     cdef FastBatch _next_in_batch(self, const char *reply, Py_ssize_t size):
         """The open batch whose next message this is, if nothing has to be said with it."""

@@ -95,6 +95,8 @@ class Appends:
         intake.close()
         intake.answers = self._answers.wanted = not config.no_ack
         intake.payload_bytes_max = settings.max_msg_size
+        intake.full_msgs = max(config.max_msgs, 0) if settings.discards_new else 0
+        intake.full_bytes = max(config.max_bytes, 0) if settings.discards_new else 0
         intake.appended = self._owner.appended if settings.is_watched else None
         self.view.settings = settings
         self.ids.window_ns = config.duplicate_window_ns
@@ -120,7 +122,9 @@ class Appends:
     def open_fast_path(self) -> None:
         """A message was appended, and its commit is on its way: plain ones may follow it directly."""
         resources = self.resources
-        if self.rules.is_plain and not (resources.limited or resources.server_exceeded or self.intake.is_open):
+        if self.rules.is_plain_with_room and not (
+            resources.limited or resources.server_exceeded or self.intake.is_open
+        ):
             self.intake.open(self.store.direct_writer())
 
     # --- messages join ----------------------------------------------------------------------------------------------

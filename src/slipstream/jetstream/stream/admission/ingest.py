@@ -5,7 +5,8 @@ only an answer. What is decided is decided by the rules (`rule_table`) and carri
 
 A message without headers, or with headers that are no business of a server, goes into a stream where the rules have
 nothing to say about such messages (`is_plain`) by `on_publish` alone. That opens the fast path of the kernel (`Intake`)
-for the ones without headers that follow it into the same commit, and after an inline commit into the next.
+for the ones without headers that follow it into the same commit, and after an inline commit into the next. The kernel
+also takes such messages into a stream that refuses new ones when it is full, as long as it is not.
 
 Invariant: while a unit of many messages is being written, publishes wait (`held`) and are taken afterwards, in order.
 """
@@ -183,7 +184,9 @@ class Ingest:
             answers.repeated(reply, verdict.seq)
         else:
             error = appends.apply(verdict, reply)
-            if error is not None:
+            if error is None:
+                appends.open_fast_path()
+            else:
                 answers.refuse(reply, error)
 
     # --- while a unit is being written ------------------------------------------------------------------------------

@@ -184,6 +184,8 @@ CHECKED_BY_FAST_PATHS: Final = frozenset(
         room_rules.account_room,
     }
 )
+# Rules that the intake keeps by leaving alone what they could say something about.
+CHECKED_BY_INTAKE: Final = frozenset({room_rules.messages_full, room_rules.bytes_full})
 _LOOKED_AT: Final = sorted({name for order in ORDERS.values() for rule in order for name in rule.headers})
 _FIELD: Final = re.compile(
     rb"\r\n(%b): *+([^\r]*+(?:\r(?!\n)[^\r]*+)*+)(?=\r\n)" % b"|".join(map(re.escape, _LOOKED_AT)),
@@ -207,7 +209,7 @@ def fields_of(header: bytes) -> dict[bytes, bytes]:
 class StreamRules:
     """The rules of one stream. Immutable."""
 
-    __slots__ = ("_orders", "_selections", "is_plain", "settings")
+    __slots__ = ("_orders", "_selections", "is_plain", "is_plain_with_room", "settings")
 
     def __init__(self, config: StreamConfig, max_payload_bytes: int) -> None:
         """Those of a configuration that was checked, on a server with this `max_payload`."""
@@ -216,13 +218,18 @@ class StreamRules:
             tuple(rule for rule in ORDERS[origin] if rule.where is None or rule.where(settings)) for origin in Origin
         ]
         self._selections: list[dict[tuple[bytes, ...], tuple[Check, ...]]] = [{} for _ in Origin]
-        # Whether a message whose header is not looked at needs no look but at its size and at the room, and has no
-        # consequences.
-        self.is_plain = not (settings.transform or settings.republishes or config.allow_msg_schedules) and all(
-            rule.headers or rule in CHECKED_BY_FAST_PATHS
+        asked = {
+            rule
             for origin in (Origin.PUBLISH, Origin.SOURCE, Origin.MIRROR, Origin.BULK, Origin.BULK_COPY)
             for rule in self._orders[origin]
-        )
+            if not rule.headers
+        } - CHECKED_BY_FAST_PATHS
+        has_consequences = bool(settings.transform or settings.republishes or config.allow_msg_schedules)
+        # Whether a message whose header is not looked at needs no look but at its size and at the room, and has no
+        # consequences.
+        self.is_plain = not has_consequences and not asked
+        # Whether that is so as long as the stream is not nearly full: the intake looks at that itself.
+        self.is_plain_with_room = not has_consequences and asked <= CHECKED_BY_INTAKE
 
     def judge(self, draft: Draft, view: View) -> Verdict:
         """What becomes of a draft that would join the state in `view`."""
