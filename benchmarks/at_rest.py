@@ -22,7 +22,7 @@ import click
 
 import slipstream
 from benchmarks.servers import Server
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 
 __all__ = ["main"]
 

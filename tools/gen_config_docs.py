@@ -13,30 +13,27 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from slipstream.config import (
-    account_keys,
-    cluster_keys,
-    jetstream_keys,
-    lake_keys,
-    lake_options,
-    listener_keys,
-    mqtt_keys,
-    ocsp_keys,
-    oidc_keys,
-    oidc_options,
-    operator_keys,
-    proxy_keys,
-    remote_keys,
-    server_keys,
-    sharing_keys,
-    tls_keys,
-    user_keys,
-)
 from slipstream.config import account_options as accounts
 from slipstream.config import jetstream_options as jetstream
+from slipstream.config import lake_options, oidc_options
 from slipstream.config import listener_options as listeners
 from slipstream.config.checker import Key, KeyTable
 from slipstream.config.durations import format_duration
+from slipstream.config.keys import account as account_keys
+from slipstream.config.keys import cluster as cluster_keys
+from slipstream.config.keys import jetstream as jetstream_keys
+from slipstream.config.keys import lake as lake_keys
+from slipstream.config.keys import listener as listener_keys
+from slipstream.config.keys import mqtt as mqtt_keys
+from slipstream.config.keys import ocsp as ocsp_keys
+from slipstream.config.keys import oidc as oidc_keys
+from slipstream.config.keys import operator as operator_keys
+from slipstream.config.keys import proxy as proxy_keys
+from slipstream.config.keys import remote as remote_keys
+from slipstream.config.keys import server as server_keys
+from slipstream.config.keys import sharing as sharing_keys
+from slipstream.config.keys import tls as tls_keys
+from slipstream.config.keys import user as user_keys
 from slipstream.config.options import Options, ResolverOptions
 from slipstream.config.record import Record
 from slipstream.config.validate import UNSUPPORTED

@@ -18,8 +18,8 @@ import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from slipstream.jetstream.store.file.disk import PLAIN
-from slipstream.jetstream.store.file.sync_times import SyncTimes
+from slipstream.jetstream.store.file.disk.disk import PLAIN
+from slipstream.jetstream.store.file.disk.sync_times import SyncTimes
 from slipstream.testing.sim_disk import write_each
 
 _SECTOR = 512
@@ -36,7 +36,7 @@ class _Inode:
 
 
 class ForgetfulDisk:
-    """Implements `slipstream.jetstream.store.file.disk.Disk`."""
+    """Implements `slipstream.jetstream.store.file.disk.disk.Disk`."""
 
     seal = PLAIN
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 
 def main() -> int:
-    import slipstream.jetstream.store.file.real_disk as real
-    import slipstream.server.jetstream as runner
+    import slipstream.jetstream.store.file.disk.real_disk as real
+    import slipstream.server.jetstream.jetstream as runner
     from slipstream.server.main import main as serve
 
     vars(runner)["RealDisk"] = vars(real)["RealDisk"] = forgetful

@@ -22,7 +22,7 @@ import click
 import support.cluster_history as histories
 from campaigns.figures import Figures
 from slipstream.links.leafs.interest import LeafInterest
-from slipstream.server import gateways, routes
+from slipstream.server.links import gateways, routes
 from slipstream.units import MILLISECOND_NS
 from support.cluster_history import ClusterHistory, history_cluster, history_leafs, history_pair, leaked_interest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from campaigns.figures import Figures
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.testing.sim_disk import SimDisk
 from support.raw_files import of_disk, told
 from support.sealing import SECRET, watched_disks

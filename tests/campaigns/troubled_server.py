@@ -44,8 +44,8 @@ def main() -> int:
     if "FORGETFUL_DISK" in os.environ:
         from forgetful_server import forgetful  # the script's own directory is on the path
 
-        import slipstream.jetstream.store.file.real_disk as real
-        import slipstream.server.jetstream as runner
+        import slipstream.jetstream.store.file.disk.real_disk as real
+        import slipstream.server.jetstream.jetstream as runner
 
         vars(runner)["RealDisk"] = vars(real)["RealDisk"] = functools.cache(forgetful)
     return serve()

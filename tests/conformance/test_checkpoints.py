@@ -18,8 +18,8 @@ from slipstream.cli.stream.verify import hold_against
 from slipstream.jetstream.api.verify import report_fields
 from slipstream.jetstream.store.checkpoints import Checkpoint
 from slipstream.jetstream.store.file.chain_check import check_directory
-from slipstream.jetstream.store.file.real_disk import RealDisk
-from slipstream.server.signing import ServerKey
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
+from slipstream.server.jetstream.signing import ServerKey
 from slipstream.testing import ServerThread
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, commit, new_file_store, upkeep

@@ -19,8 +19,8 @@ from slipstream.config.load import Probes, load
 from slipstream.config.parser import parse_file
 from slipstream.config.validate import problems
 from slipstream.errors import ConfigError
-from slipstream.server.configure import Exit, configure
-from slipstream.server.tls import tls_problem
+from slipstream.server.process.configure import Exit, configure
+from slipstream.server.sockets.tls import tls_problem
 from slipstream.subjects.transform import transform_problem
 from support.servers import server_binary
 

@@ -15,8 +15,8 @@ from slipstream.monitoring import http
 from slipstream.monitoring.http import MonitoringListener
 from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
 from slipstream.monitoring.worker import Worker
-from slipstream.server.binding import bind
 from slipstream.server.server import Server
+from slipstream.server.sockets.binding import bind
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
 MILLISECOND = 1_000_000
@@ -131,7 +131,7 @@ async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_bug_in_an_endpoint_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    from slipstream.monitoring import endpoints
+    from slipstream.monitoring.endpoints import table as endpoints
 
     def broken(*_: object) -> object:
         raise RuntimeError("a bug")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from slipstream.errors import SlipstreamError
-from slipstream.server.operators import with_tokens
+from slipstream.server.logins.operators import with_tokens
 from slipstream.testing import ServerThread
 from support.config_loading import options
 from support.jwt import ACCOUNT, HEADER, OPERATOR, USER, Key, account_claims, token, user_claims

@@ -11,7 +11,7 @@ import sys
 import time
 
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 
 
 def commit(store: FileStore) -> int:

@@ -14,7 +14,7 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import store as store_module
 from slipstream.jetstream.store.file.repair import Repair
-from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES
 from slipstream.testing.sim_disk import SimDisk
 from support.sealing import both_forms, is_sealed
 from support.store_history import Broken, Driver, reopen, watch

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.file.disk.reserve import Reserve
 from slipstream.jetstream.store.limits import STORE_RESERVE_BYTES
 from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk

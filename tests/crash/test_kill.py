@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.store.values import StoredMessage
 from support.stores import reopen
 

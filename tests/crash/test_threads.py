@@ -6,7 +6,7 @@ import random
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.store.values import ALL, Job, StoredMessage
 from support.stores import new_file_store, reopen
 

@@ -12,7 +12,7 @@ from models.index_files import IndexFile, messages_of, put_together, take_apart
 from models.records import FRAME, MAGIC, Record, crc32c, encode_frame, encode_record
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, write_manifest
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, encode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, encode_header
 from slipstream.jetstream.store.values import ALL
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.bulkscan import are_messages, records_end

@@ -13,7 +13,7 @@ from slipstream.protocol.ws_call import WebSocketCall, WebSocketRefused
 from slipstream.protocol.ws_frames import deflated
 from slipstream.protocol.ws_handshake import accept_of
 from slipstream.server.errors import LinkUnreadable
-from slipstream.server.link_websocket import LinkWebsocket
+from slipstream.server.links.websocket import LinkWebsocket
 from support.leaf_link_world import LeafLinkWorld, connect, leaf_info, said
 
 _CONFIG = """

@@ -6,7 +6,7 @@ import random
 from functools import cache
 
 from fuzz.target import Target
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, encode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, encode_header
 from slipstream.jetstream.store.packed.blocks import BLOCK_BYTES, find_blocks, read_block, read_table
 from slipstream.jetstream.store.packed.codecs import Codec, unpack
 from slipstream.jetstream.store.packed.disk import PackedDisk

@@ -7,9 +7,8 @@ from collections.abc import Collection
 
 from fuzz import checksums
 from fuzz.target import Target, option
-from slipstream.jetstream.store.file.applied_file import Applied, decode_applied, encode_applied
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
-from slipstream.jetstream.store.file.segment_transfer import (
+from slipstream.jetstream.store.file.replica.applied_file import Applied, decode_applied, encode_applied
+from slipstream.jetstream.store.file.replica.segment_transfer import (
     FileEntry,
     Membership,
     SegmentManifest,
@@ -20,9 +19,10 @@ from slipstream.jetstream.store.file.segment_transfer import (
     unpack_piece,
     unpack_wanted,
 )
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.limits import STORE_PIECE_BYTES
-from slipstream.replication.groups import Batch, Groups
-from slipstream.replication.quiescence import BEATS_GROUP, RestPoint
+from slipstream.replication.raft.groups import Batch, Groups
+from slipstream.replication.raft.quiescence import BEATS_GROUP, RestPoint
 
 SALT = 0x1234567_89ABCDEF
 UID = bytes(range(16))

@@ -9,7 +9,7 @@ import msgspec
 
 from fuzz.target import Target
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES
 from slipstream.jetstream.store.sealed.boxes import seal_box
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey

@@ -12,9 +12,9 @@ from nacl.signing import SigningKey
 from fuzz.target import ACCOUNT_COST, Target, option
 from slipstream.auth.nkeys import KeyKind, encode_public_key
 from slipstream.config.dump import dump_options
+from slipstream.config.keys.server import SERVER
 from slipstream.config.load import Probes, load
 from slipstream.config.parser import parse_file
-from slipstream.config.server_keys import SERVER
 from slipstream.config.validate import problems, unsupported
 from slipstream.declared.config_block import block_problem
 from slipstream.errors import ConfigError

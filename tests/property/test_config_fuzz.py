@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from slipstream.config.dump import dump_options
 from slipstream.config.durations import format_duration, parse_duration
+from slipstream.config.keys.server import SERVER
 from slipstream.config.load import Probes, load
 from slipstream.config.parser import parse_file, parse_text
 from slipstream.config.reload import ReloadPlan, diff
-from slipstream.config.server_keys import SERVER
 from slipstream.config.validate import problems, unsupported
 from slipstream.errors import ConfigError
-from slipstream.server.flags import FlagError, overrides, parse_flags
+from slipstream.server.process.flags import FlagError, overrides, parse_flags
 
 # Pieces that mean something to the scanner, so that random texts get past the first character.
 _pieces = st.sampled_from(

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from models.message_index import MessageIndexModel
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.values import ALL, StoredMessage, SubjectState

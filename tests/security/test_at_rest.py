@@ -289,7 +289,7 @@ def test_what_is_erased_is_gone_for_who_has_the_key(ours: Launcher, tmp_path: Pa
             jetstream.publish("plainorders", b"secret of %d." % number)
         stream.delete_message(5)
     server.kill()
-    from slipstream.jetstream.store.file.real_disk import RealDisk
+    from slipstream.jetstream.store.file.disk.real_disk import RealDisk
     from slipstream.jetstream.store.sealed.disk import SealedDisk
     from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from slipstream.monitoring.requests import OWN_SUBJECTS
-from slipstream.monitoring.services import ACCOUNT_SERVICES, COMMANDS, SERVER_SERVICES
+from slipstream.monitoring.system.requests import OWN_SUBJECTS
+from slipstream.monitoring.system.services import ACCOUNT_SERVICES, COMMANDS, SERVER_SERVICES
 from support.raw_client import RawClient
 from support.server_process import ServerProcess
 from support.servers import Launcher

@@ -16,7 +16,7 @@ from models.wsframes import Frame
 from slipstream.config.account_options import AuthorizationOptions, UserOptions
 from slipstream.config.listener_options import TLSOptions, WebsocketOptions
 from slipstream.protocol.connection import ClientConnection
-from slipstream.server.listener import ClientProtocol
+from slipstream.server.clients.listener import ClientProtocol
 from slipstream.server.server import Server
 from support.keys import BCRYPT_OF_OPEN_SESAME
 from support.transcript import connect_line, pub

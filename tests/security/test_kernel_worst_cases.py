@@ -33,7 +33,7 @@ from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.kernels.wire.receivers import Presence, Route, Subscription
 from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.server.limits import READ_BUFFER_BYTES
-from slipstream.server.read_pace import READ_BYTES_FIRST
+from slipstream.server.sockets.read_pace import READ_BYTES_FIRST
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX
 from slipstream.units import MIB
 from support.hub_world import HubWorld

@@ -9,7 +9,7 @@ import pytest
 
 from slipstream.protocol.info import decode_connect
 from slipstream.protocol.tracelog import connect_line
-from slipstream.server.logs import FileLog
+from slipstream.server.process.logs import FileLog
 from support.hub_world import HubWorld
 
 SECRET = "hush-hush"

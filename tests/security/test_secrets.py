@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from slipstream.monitoring.endpoints import ENDPOINTS
-from slipstream.monitoring.requests import OWN_SUBJECTS
-from slipstream.monitoring.services import ACCOUNT_SERVICES, SERVER_SERVICES
+from slipstream.monitoring.endpoints.table import ENDPOINTS
+from slipstream.monitoring.system.requests import OWN_SUBJECTS
+from slipstream.monitoring.system.services import ACCOUNT_SERVICES, SERVER_SERVICES
 from support.keys import USER_KEY, USER_SEED, nonce_of, signature, url_base64
 from support.monitoring import get
 from support.raw_client import RawClient

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from slipstream.config.options import Options
-from slipstream.server.configure import Configured, configure
-from slipstream.server.tls import TlsContext
+from slipstream.server.process.configure import Configured, configure
+from slipstream.server.sockets.tls import TlsContext
 from support.raw_client import RawClient
 from support.servers import Launcher
 from support.transcript import connect_line

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
-from slipstream.jetstream.store.file.replica_log import ReplicaLog
-from slipstream.replication.group import Group
+from slipstream.jetstream.store.file.replica.log import ReplicaLog
 from slipstream.replication.meta.entries import Assignment
-from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.raft.group import Group
+from slipstream.replication.replica.files import ReplicaFiles
 from support.move_world import MovingStorm
 
 SEEDS = 20

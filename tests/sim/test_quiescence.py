@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
-from slipstream.replication.quiescence import Quiescence
+from slipstream.replication.raft.quiescence import Quiescence
 from support.quiet_world import QuietStorm
 
 SEEDS = 30

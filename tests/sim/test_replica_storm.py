@@ -12,10 +12,10 @@ pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.replication import follower_reads
-from slipstream.replication.leader_commits import LeaderCommits
-from slipstream.replication.replica_marks import ReplicaDamaged
-from slipstream.replication.stream_replica import StreamReplica
+from slipstream.replication.raft.marks import ReplicaDamaged
+from slipstream.replication.replica import follower_reads
+from slipstream.replication.replica.leader_commits import LeaderCommits
+from slipstream.replication.replica.stream_replica import StreamReplica
 from support.jetstream_world import START_NS
 from support.replica_world import UID, Storm
 

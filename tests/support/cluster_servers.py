@@ -9,7 +9,7 @@ from pathlib import Path
 from slipstream.config.record import replace
 from slipstream.replication.coordinator import Coordinator
 from slipstream.replication.meta.entries import Node
-from slipstream.server.cluster_node import ClusterNode
+from slipstream.server.jetstream.cluster_node import ClusterNode
 from slipstream.server.server import Server
 from support.clusters import until
 from support.config_loading import loaded

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from slipstream.jetstream.store.values import Job
-from slipstream.replication.groups import TICK_NS, Groups
 from slipstream.replication.ids import node_id
 from slipstream.replication.meta.entries import Assignment, Node
 from slipstream.replication.meta.founding import Charter
@@ -16,7 +15,8 @@ from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.log import make_log
 from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.peer_calls import PeerCalls
-from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.raft.groups import TICK_NS, Groups
+from slipstream.replication.replica.files import ReplicaFiles
 from slipstream.replication.servers import ClusterServers
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import options

@@ -11,11 +11,11 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from slipstream.replication.groups import Groups
 from slipstream.replication.hosting import Hosting
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.moves import Left, Settled, noted, wish
-from slipstream.replication.stream_replica import StreamReplica
+from slipstream.replication.raft.groups import Groups
+from slipstream.replication.replica.stream_replica import StreamReplica
 from support.consumer_world import ConsumerPorts
 from support.disk_world import ROOT, disk_world
 from support.jetstream_world import START_NS

@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.replica_log import Entry
-from slipstream.jetstream.store.file.votes import VoteFile, Votes
-from slipstream.replication.group import Group
-from slipstream.replication.group_ports import GroupLog
-from slipstream.replication.settings import GroupSettings
+from slipstream.jetstream.store.file.replica.log import Entry
+from slipstream.jetstream.store.file.replica.votes import VoteFile, Votes
+from slipstream.replication.raft.group import Group
+from slipstream.replication.raft.ports import GroupLog
+from slipstream.replication.raft.settings import GroupSettings
 from slipstream.testing.sim_disk import SimDisk
 from support.raft_log import PlainLog
 

@@ -15,16 +15,16 @@ from typing import Any
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.applied_file import Applied
 from slipstream.jetstream.store.file.jobs import CommitJob
-from slipstream.jetstream.store.file.replica_log import Entry
-from slipstream.jetstream.store.file.segment_import import SegmentImport, replace_by_import
-from slipstream.jetstream.store.file.segment_transfer import Membership
-from slipstream.jetstream.store.file.votes import Votes
+from slipstream.jetstream.store.file.replica.applied_file import Applied
+from slipstream.jetstream.store.file.replica.log import Entry
+from slipstream.jetstream.store.file.replica.segment_import import SegmentImport, replace_by_import
+from slipstream.jetstream.store.file.replica.segment_transfer import Membership
+from slipstream.jetstream.store.file.replica.votes import Votes
 from slipstream.kernels.log.record import ERASE, ERASED, TOMBS, StoredMessage
 from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.replication.groups import TICK_NS
-from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
+from slipstream.replication.raft.groups import TICK_NS
+from slipstream.replication.replica.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.testing.sim_disk import SimDisk
 from support.raft_sim import DIRECTORY, SETTINGS, RaftSim, Replica, Violation, WatchedLog
 from support.stores import UID, options

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.sealed.boxes import BOX_HEAD, BOX_HEAD_BYTES, BOX_MAGIC
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, MainKey
 from slipstream.testing.sim_disk import SimDisk

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from models.records import Record, encode_frame
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.applied_file import Applied, read_applied
 from slipstream.jetstream.store.file.jobs import CommitJob
-from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
+from slipstream.jetstream.store.file.replica.applied_file import Applied, read_applied
+from slipstream.jetstream.store.file.replica.log import Entry, ReplicaLog
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, options
 

@@ -20,12 +20,12 @@ from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.kernels.log.record import StoredMessage
-from slipstream.replication.group import Group
-from slipstream.replication.groups import TICK_NS, Batch, Groups
-from slipstream.replication.replica_files import ReplicaFiles
-from slipstream.replication.stream_replica import StreamReplica
+from slipstream.replication.raft.group import Group
+from slipstream.replication.raft.groups import TICK_NS, Batch, Groups
+from slipstream.replication.replica.files import ReplicaFiles
+from slipstream.replication.replica.stream_replica import StreamReplica
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import ConsumerPorts
 from support.disk_world import ROOT, disk_world

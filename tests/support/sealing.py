@@ -19,7 +19,7 @@ import pytest
 
 from slipstream.jetstream.account.directory import DirectoryStores
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
 

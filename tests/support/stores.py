@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.real_disk import RealDisk
-from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.reserve import Reserve
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.values import Committed

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from slipstream.jetstream.store.file.manifest import Manifest, read_manifest, write_manifest
-from slipstream.jetstream.store.file.open_segment import encode_controls, index_path, scan_segment
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
+from slipstream.jetstream.store.file.segments.open_segment import encode_controls, index_path, scan_segment
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
 from slipstream.kernels.log.chainlinks import leaf_of
 from slipstream.kernels.log.record import CHAIN, CONFIG, ERASED, MARK, MSG, SKIP, crc32c
 from slipstream.kernels.log.segindex import decode_index, encode_index

@@ -148,7 +148,7 @@ def noted(cls, *rest):
     return process(cls, *rest)
 
 dataclasses._process_class = noted
-import slipstream.server.jetstream
+import slipstream.server.jetstream.jetstream
 print(made)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -75,7 +75,7 @@ def load(parsed: Value | None, *, overrides: Overrides = EMPTY, probes: Probes =
     if parsed is not None:
         # A start without a file does not pay for the tables.
         from slipstream.config.digest import config_digest
-        from slipstream.config.server_keys import SERVER
+        from slipstream.config.keys.server import SERVER
 
         fields = read_map(checker, parsed, SERVER)
         _check_between_blocks(checker, parsed, fields, overrides)
@@ -219,7 +219,7 @@ def _oidc_problems(authorization: AuthorizationOptions, accounts: set[str]) -> I
 
 def _entry_of(block: Value, key: str) -> Value:
     """The entry of a key in the `jetstream` block, for the place of an error."""
-    from slipstream.config.jetstream_keys import JETSTREAM
+    from slipstream.config.keys.jetstream import JETSTREAM
 
     assert isinstance(block.data, dict)
     rows = ((JETSTREAM.find(name), value) for name, value in block.data.items())
@@ -228,7 +228,7 @@ def _entry_of(block: Value, key: str) -> Value:
 
 def _entries_by_key(parsed: Value) -> dict[str, Value]:
     """The top-level entries by canonical key."""
-    from slipstream.config.server_keys import SERVER
+    from slipstream.config.keys.server import SERVER
 
     assert isinstance(parsed.data, dict)
     found = {}

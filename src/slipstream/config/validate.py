@@ -173,7 +173,7 @@ def _leafnodes(options: Options) -> Iterator[str]:
         yield from _leafnodes_of_accounts(options)
     for remote in options.leafnodes.remotes:
         if len({url.startswith(("ws://", "wss://")) for url in remote.urls}) > 1:
-            from slipstream.config.remote_keys import redacted
+            from slipstream.config.keys.remote import redacted
 
             shown = " ".join(f'"{redacted(url)}"' for url in remote.urls)
             yield f"remote leaf node configuration cannot have a mix of websocket and non-websocket urls: [{shown}]"

@@ -16,7 +16,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import ConfigContext, checked
 from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, stream_level, with_required_level
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions, segment_bytes_for
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS
 from slipstream.jetstream.store.values import ALL, SEQ_MAX, Damaged
 from slipstream.jetstream.stream.admission.ttl import message_ttl

@@ -10,7 +10,7 @@ from typing import Any
 from slipstream.jetstream.config.stored import from_stored
 from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.stream.copies.source_positions import messages_go_by_themselves
 from slipstream.migrate.blocks import Record
 from slipstream.migrate.copying import stored_messages

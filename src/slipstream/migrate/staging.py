@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from slipstream.jetstream.account.directory import account_directory
 from slipstream.migrate.errors import MigrationError
-from slipstream.server.foreign_store import MIGRATING
+from slipstream.server.jetstream.foreign_store import MIGRATING
 
 __all__ = ["Done", "MigrationStage"]
 

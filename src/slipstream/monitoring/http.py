@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-    from slipstream.monitoring.endpoints import Endpoints
+    from slipstream.monitoring.endpoints.table import Endpoints
     from slipstream.monitoring.exchange import Exchange, HttpRequest
     from slipstream.monitoring.facts import Facts
     from slipstream.monitoring.reply import Reply
@@ -97,7 +97,7 @@ class MonitoringListener:
     def endpoints(self) -> Endpoints:
         """What answers."""
         if self._endpoints is None:
-            from slipstream.monitoring.endpoints import Endpoints
+            from slipstream.monitoring.endpoints.table import Endpoints
 
             self._endpoints = Endpoints(self.facts)
         return self._endpoints

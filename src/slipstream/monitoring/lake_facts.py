@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from slipstream.monitoring.exposition import Metric
+from slipstream.monitoring.endpoints.exposition import Metric
 from slipstream.monitoring.limits import MONITOR_METRICS_STREAMS_MAX
 
 __all__ = ["LakeState", "TableState", "lake_metrics"]

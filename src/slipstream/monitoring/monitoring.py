@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from slipstream.config.addresses import is_loopback
-from slipstream.monitoring.events import Events
 from slipstream.monitoring.facts import Facts
-from slipstream.monitoring.requests import Requests
+from slipstream.monitoring.system.events import Events
+from slipstream.monitoring.system.requests import Requests
 from slipstream.monitoring.worker import Worker
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from slipstream.links.gateways.supercluster import Supercluster
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.mesh import Mesh
-    from slipstream.monitoring.claims import ClaimsService, TokenStore
-    from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.facts import Monitored
     from slipstream.monitoring.http import MonitoringListener, SocketDoor
-    from slipstream.monitoring.remote_connections import RemoteConnections
+    from slipstream.monitoring.system.claims import ClaimsService, TokenStore
+    from slipstream.monitoring.system.envelope import Sender
+    from slipstream.monitoring.system.remote_connections import RemoteConnections
     from slipstream.routing.operators import OperatorMode
 
 __all__ = ["Monitoring"]
@@ -88,7 +88,7 @@ class Monitoring:
             self._events.start()
 
     def _announce_dashboard(self, host: str) -> None:
-        from slipstream.monitoring.dashboard import PATH, base_path
+        from slipstream.monitoring.endpoints.dashboard import PATH, base_path
 
         server, path = self.facts.server, f"{base_path(self.facts.options.http_base_path)}{PATH}"
         server.log("INF", f"Dashboard at {self.url}{path}")
@@ -100,7 +100,7 @@ class Monitoring:
         system = self.facts.hub.system_account
         if system is None:
             return
-        from slipstream.monitoring.claims import ClaimsService
+        from slipstream.monitoring.system.claims import ClaimsService
 
         server = self.facts.server
         self._claims = ClaimsService(
@@ -123,7 +123,7 @@ class Monitoring:
     def _counted_elsewhere(self) -> RemoteConnections | None:
         system = self.facts.hub.system_account
         if system is not None and self._remote is None:
-            from slipstream.monitoring.remote_connections import RemoteConnections
+            from slipstream.monitoring.system.remote_connections import RemoteConnections
 
             self._remote = remote = RemoteConnections(self.facts, system)
             self.facts.far_count = lambda: remote.far_count
@@ -175,7 +175,7 @@ class Monitoring:
 
     def _ready_sender(self) -> Sender:
         if self._sender is None:
-            from slipstream.monitoring.envelope import Sender
+            from slipstream.monitoring.system.envelope import Sender
 
             self._sender = Sender(self.facts)
         return self._sender

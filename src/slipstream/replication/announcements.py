@@ -14,7 +14,7 @@ from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.stored import stored_consumers
 from slipstream.replication.ids import short_id
 from slipstream.replication.meta.entries import Assignment
-from slipstream.replication.stream_replica import StreamReplica
+from slipstream.replication.replica.stream_replica import StreamReplica
 
 if TYPE_CHECKING:
     from slipstream.replication.cluster_blocks import ClusterBlocks

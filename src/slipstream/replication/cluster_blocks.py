@@ -9,8 +9,8 @@ from slipstream.config.durations import format_duration
 from slipstream.jetstream.config.structs import PLACEMENT
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
 from slipstream.jetstream.ports import Ports
-from slipstream.replication.group_ports import GroupFacts
 from slipstream.replication.ids import NO_NODE, group_name, short_id
+from slipstream.replication.raft.ports import GroupFacts
 
 if TYPE_CHECKING:
     from slipstream.replication.coordinator import ClusterPlace, Coordinator

@@ -25,11 +25,10 @@ from slipstream.jetstream.api.dispatch import Gate
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.replication.announcements import Announcements
 from slipstream.replication.cluster_blocks import ClusterBlocks
 from slipstream.replication.descriptions import Descriptions
-from slipstream.replication.groups import Groups
 from slipstream.replication.hosting import Hosting
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.meta.entries import Assignment, Node, stream_key
@@ -41,6 +40,7 @@ from slipstream.replication.meta.responsibility import Responsibility, StreamRol
 from slipstream.replication.meta.state import MetaState
 from slipstream.replication.origins import ORIGIN, Origins
 from slipstream.replication.peer_calls import Answer, PeerCalls
+from slipstream.replication.raft.groups import Groups
 from slipstream.replication.restores import Restores
 from slipstream.replication.servers import REMOVED, ClusterServers
 from slipstream.replication.stepdown import next_leader

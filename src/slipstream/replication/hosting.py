@@ -6,7 +6,7 @@ account only while this server leads it.
     assigned ──► files made ──► replica, or stream        another configuration ──► the leader takes it
     gone, elsewhere, or another of the same name ──► ended ──► files removed     other servers ──► the leader moves it
 
-What this is not: who decides (`meta`), or who is asked (`cluster_api`).
+What this is not: who decides (`meta`), or who is asked (`api.cluster`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.replication.groups import Groups
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.kept_streams import KeptStream, KeptStreams
-from slipstream.replication.member_moves import MemberMoves
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.moves import Left, Settled
-from slipstream.replication.replica_files import ReplicaFiles
-from slipstream.replication.replica_host import ReplicaHost
-from slipstream.replication.stream_replica import StreamReplica
+from slipstream.replication.raft.groups import Groups
+from slipstream.replication.replica.files import ReplicaFiles
+from slipstream.replication.replica.host import ReplicaHost
+from slipstream.replication.replica.member_moves import MemberMoves
+from slipstream.replication.replica.stream_replica import StreamReplica
 
 __all__ = ["Hosting"]
 

@@ -11,13 +11,13 @@ from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.replication.direct_replica import DirectReplica
-from slipstream.replication.group import Group
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.responsibility import StreamRole
-from slipstream.replication.replica_host import ReplicaHost
-from slipstream.replication.stream_replica import StreamReplica
+from slipstream.replication.raft.group import Group
+from slipstream.replication.replica.direct_replica import DirectReplica
+from slipstream.replication.replica.host import ReplicaHost
+from slipstream.replication.replica.stream_replica import StreamReplica
 
 __all__ = ["KeptStream", "KeptStreams"]
 

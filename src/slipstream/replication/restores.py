@@ -8,7 +8,7 @@ A stream is not open to anybody before the meta group has agreed that it is rest
 is then removed. A leader that finds a stream restoring and takes in no backup for it, because it took over or was
 started again, has it removed: half a stream is worse than none.
 
-What this is not: the call of the API (`restore_api`), or what chunks hold (`jetstream.backup`).
+What this is not: the call of the API (`api.restore`), or what chunks hold (`jetstream.backup`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from slipstream.server.jetstream_door import JetStreamDoor
+    from slipstream.server.jetstream.door import JetStreamDoor
 
 __all__ = ["load_the_rest"]
 
@@ -27,7 +27,7 @@ def load_the_rest(
         import slipstream.protocol.info
 
         if door is not None:
-            import slipstream.server.jetstream  # who opens it imports it again, at once
+            import slipstream.server.jetstream.jetstream  # who opens it imports it again, at once
 
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(door.open)
@@ -36,7 +36,7 @@ def load_the_rest(
             import slipstream.jetstream.backup.content
             import slipstream.jetstream.backup.snapshot
         if answers_http:
-            import slipstream.monitoring.endpoints
+            import slipstream.monitoring.endpoints.table
             import slipstream.monitoring.exchange  # noqa: F401  # the first request imports them, at once
 
     threading.Thread(target=load, name="slipstream-start", daemon=True).start()

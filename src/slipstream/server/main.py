@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from slipstream.server.watchdog import Watchdog
+    from slipstream.server.process.watchdog import Watchdog
 
 __all__ = ["main"]
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     import gc
 
     gc.disable()  # nothing that is made at the start is garbage, and there may be much
-    from slipstream.server.configure import Exit, configure
+    from slipstream.server.process.configure import Exit, configure
 
     outcome = configure(sys.argv[1:] if arguments is None else arguments, os.environ)
     if isinstance(outcome, Exit):
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     import asyncio
 
     from slipstream.kernels.wire.outbox import reuse_freed_memory
-    from slipstream.server.process import Process
+    from slipstream.server.process.process import Process
 
     reuse_freed_memory(_REUSED_MEMORY_BYTES)
     _allow_descriptors()
@@ -59,12 +59,12 @@ def _collect_garbage_less() -> None:
 
 def _event_loop() -> tuple[asyncio.AbstractEventLoop, Watchdog | None]:
     """The loop to run on, and what finds slow events on it, if that was asked for."""
-    from slipstream.server.runner import new_event_loop
+    from slipstream.server.process.runner import new_event_loop
 
     limit = os.environ.get("SLIPSTREAM_SLOW_EVENT_MS", "")
     if not limit:
         return new_event_loop(), None
-    from slipstream.server.watchdog import Watchdog, limit_ns_of, watched_event_loop
+    from slipstream.server.process.watchdog import Watchdog, limit_ns_of, watched_event_loop
 
     limit_ns = limit_ns_of(limit)
     if not limit_ns:

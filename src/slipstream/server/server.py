@@ -23,19 +23,19 @@ from slipstream.kernels.wire.outbox import Outbox
 from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
-from slipstream.server.binding import bind
-from slipstream.server.client_edge import ClientEdge
+from slipstream.server.clients.edge import ClientEdge
 from slipstream.server.errors import StartError
-from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
-from slipstream.server.jetstream_switch import JetStreamSwitch
+from slipstream.server.jetstream.switch import JetStreamSwitch
 from slipstream.server.limits import READ_BUFFER_BYTES
 from slipstream.server.listeners.table import Listeners
-from slipstream.server.login_services import LoginServices
-from slipstream.server.logs import Log, NullLog
+from slipstream.server.logins.services import LoginServices
 from slipstream.server.memory import SUBSCRIPTION_MEMORY_SHARE, memory_bytes
-from slipstream.server.notices import notices
+from slipstream.server.process.files import PortsFile, write_pid_file
+from slipstream.server.process.logs import Log, NullLog
+from slipstream.server.process.notices import notices
 from slipstream.server.randomness import PooledRandom
+from slipstream.server.sockets.binding import bind
 from slipstream.server.turns import Turns
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.lake_facts import LakeState
     from slipstream.monitoring.monitoring import Monitoring
-    from slipstream.server.gateways import Gateways
-    from slipstream.server.jetstream import JetStreamRunner
-    from slipstream.server.lake_writers import LakeWriters
-    from slipstream.server.leafnodes import LeafnodeServer
-    from slipstream.server.rest_listener import RestListener
-    from slipstream.server.routes import Routes
-    from slipstream.server.websocket_listener import WebsocketListener
+    from slipstream.server.clients.http_api import RestListener
+    from slipstream.server.clients.websocket import WebsocketListener
+    from slipstream.server.jetstream.jetstream import JetStreamRunner
+    from slipstream.server.jetstream.lake_writers import LakeWriters
+    from slipstream.server.links.gateways import Gateways
+    from slipstream.server.links.leafnodes import LeafnodeServer
+    from slipstream.server.links.routes import Routes
 
 __all__ = ["Server"]
 
@@ -96,7 +96,7 @@ class Server:
             jetstream = replace(self.options.jetstream, enabled=True, store_dir=store_dir)
             self.options = replace(self.options, jetstream=jetstream)
         if self.options.trusts_operators:
-            from slipstream.server.operators import with_tokens
+            from slipstream.server.logins.operators import with_tokens
 
             self.options = with_tokens(self.options)
         self.log: Log = log or NullLog()
@@ -190,7 +190,7 @@ class Server:
         if self.lake is not None:
             self.lake.reload()
         elif self.options.lake:
-            from slipstream.server.lake_writers import LakeWriters
+            from slipstream.server.jetstream.lake_writers import LakeWriters
 
             self.lake = LakeWriters(self)
 

@@ -22,7 +22,7 @@ import random
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from slipstream.jetstream.store.file.disk import PLAIN
+from slipstream.jetstream.store.file.disk.disk import PLAIN
 
 __all__ = ["SimDisk", "write_each"]
 

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from slipstream.config.options import Options
-from slipstream.server.runner import new_event_loop
+from slipstream.server.process.runner import new_event_loop
 from slipstream.server.server import Server
 
 __all__ = ["ServerThread"]

@@ -10,7 +10,7 @@ import pytest
 
 from models.records import Record, encode_record
 from slipstream.bulk.lent import LentFiles, LentPlace
-from slipstream.server.shared_memory import OpenFile, lend_file
+from slipstream.server.jetstream.shared_memory import OpenFile, lend_file
 
 SALT = 12345
 RECORDS = [Record(seq, seq * 1000, b"s.%d" % seq, b"", b"payload-%d" % seq) for seq in range(1, 11)]

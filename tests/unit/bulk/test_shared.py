@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slipstream.bulk.shared import attach
-from slipstream.server.shared_memory import SharedRoom, share_memory
+from slipstream.server.jetstream.shared_memory import SharedRoom, share_memory
 
 NAME = "slipstream-bulk-ABCDEFGHIJKLMNOPQRSTUV"
 

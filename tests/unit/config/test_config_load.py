@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slipstream.config.keys.server import SERVER
 from slipstream.config.load import ConfigErrors, load
 from slipstream.config.options import Options
-from slipstream.config.server_keys import SERVER
 from slipstream.units import MINUTE_NS, SECOND_NS
 from support.config_loading import errors, loaded, options
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import slipstream.config
 from slipstream.config.digest import config_digest
 from slipstream.config.dump import dump_options
+from slipstream.config.keys.server import SERVER
 from slipstream.config.options import Options
 from slipstream.config.parser import parse_text
-from slipstream.config.server_keys import SERVER
 from slipstream.version import PRODUCT_VERSION
 from support.config_loading import options
 
@@ -81,8 +81,8 @@ def _tables() -> list[slipstream.config.checker.KeyTable]:
     from slipstream.config.checker import KeyTable
 
     found = []
-    for path in sorted((ROOT / "src" / "slipstream" / "config").glob("*_keys.py")):
-        module = import_module(f"slipstream.config.{path.stem}")
+    for path in sorted((ROOT / "src" / "slipstream" / "config" / "keys").glob("*.py")):
+        module = import_module(f"slipstream.config.keys.{path.stem}")
         found += [value for name, value in vars(module).items() if isinstance(value, KeyTable) and name.isupper()]
     return found
 

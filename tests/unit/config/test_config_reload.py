@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from slipstream.config import reload
+from slipstream.config.keys.server import SERVER
 from slipstream.config.options import Options
 from slipstream.config.reload import ReloadAction, ReloadPlan, diff
-from slipstream.config.server_keys import SERVER
 from support.config_loading import options
 
 BASE = 'port: 4222, debug: false, ping_interval: "1m"\n'

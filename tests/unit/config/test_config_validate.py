@@ -7,7 +7,7 @@ from binascii import crc_hqx
 
 import pytest
 
-from slipstream.config.server_keys import SERVER
+from slipstream.config.keys.server import SERVER
 from slipstream.config.subject_rules import OPERATOR_KEY
 from slipstream.config.validate import UNSUPPORTED, problems, unsupported
 from support.config_loading import loaded, options

@@ -23,8 +23,8 @@ from slipstream.config.load import ConfigErrors
 from slipstream.config.validate import problems, unsupported
 from slipstream.jetstream.gojson.bind import GoStruct
 from slipstream.protocol.info import ConnectInfo
-from slipstream.server.flags import FLAGS, overrides, parse_flags
-from slipstream.server.notices import notices
+from slipstream.server.process.flags import FLAGS, overrides, parse_flags
+from slipstream.server.process.notices import notices
 from support.config_loading import loaded
 
 TESTS = Path(__file__).resolve().parents[2]

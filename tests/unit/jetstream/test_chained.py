@@ -12,7 +12,7 @@ import pytest
 
 import slipstream
 from slipstream.jetstream.store.file.chain_check import check_directory
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 
 CONFIG: dict[str, Any] = {"name": "LEDGER", "subjects": ["ledger.>"], "metadata": {"slipstream.chain": "blake2b"}}
 

@@ -12,7 +12,7 @@ import pytest
 
 from slipstream.config.lake_options import LakeOptions
 from slipstream.lake import child
-from slipstream.server.lake_writers import child_settings
+from slipstream.server.jetstream.lake_writers import child_settings
 from slipstream.testing import ServerThread
 from support.spark_streams import Streams
 

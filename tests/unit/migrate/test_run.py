@@ -13,7 +13,7 @@ import pytest
 
 from slipstream.jetstream.config.stored import from_stored
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.store.values import ALL, SEQ_MAX, StoredMessage
 from slipstream.jetstream.stream.copies.source_positions import position_notes
 from slipstream.testing import ServerThread

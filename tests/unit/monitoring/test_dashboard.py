@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from monitoring.world import World
 from slipstream.config.options import Options
-from slipstream.monitoring.dashboard import Dashboard
-from slipstream.monitoring.endpoints import Endpoints
+from slipstream.monitoring.endpoints.dashboard import Dashboard
+from slipstream.monitoring.endpoints.table import Endpoints
 from slipstream.monitoring.exchange import Exchange, HttpRequest
 from slipstream.monitoring.reply import Reply
 from slipstream.monitoring.worker import finished

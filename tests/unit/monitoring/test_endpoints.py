@@ -20,12 +20,12 @@ from slipstream.config.listener_options import (
     WebsocketOptions,
 )
 from slipstream.config.options import Options
-from slipstream.monitoring.connz import ConnzOptions, connz
-from slipstream.monitoring.dashboard import base_path
-from slipstream.monitoring.endpoints import ENDPOINTS, Endpoints
+from slipstream.monitoring.endpoints.connz import ConnzOptions, connz
+from slipstream.monitoring.endpoints.dashboard import base_path
+from slipstream.monitoring.endpoints.subsz import SubszOptions, subsz
+from slipstream.monitoring.endpoints.table import ENDPOINTS, Endpoints
 from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
 from slipstream.monitoring.reply import Reply
-from slipstream.monitoring.subsz import SubszOptions, subsz
 from slipstream.monitoring.worker import finished
 from slipstream.protocol.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol.peer import Peer

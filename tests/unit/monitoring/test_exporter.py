@@ -10,8 +10,8 @@ from monitoring.test_jetstream_facts import Account, JetStream, Stream
 from monitoring.world import World, two_accounts
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import Options
-from slipstream.monitoring import exporter
-from slipstream.monitoring.endpoints import Endpoints
+from slipstream.monitoring.endpoints import exporter
+from slipstream.monitoring.endpoints.table import Endpoints
 from slipstream.monitoring.worker import finished
 
 

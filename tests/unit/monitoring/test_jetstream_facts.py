@@ -11,8 +11,8 @@ import pytest
 from monitoring.world import World
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import Options
-from slipstream.monitoring.endpoints import Endpoints
-from slipstream.monitoring.envelope import Sender
+from slipstream.monitoring.endpoints.statsz import statsz
+from slipstream.monitoring.endpoints.table import Endpoints
 from slipstream.monitoring.jetstream_facts import (
     ApiObject,
     ApiStats,
@@ -24,7 +24,7 @@ from slipstream.monitoring.jetstream_facts import (
     SyncStats,
 )
 from slipstream.monitoring.reply import Reply
-from slipstream.monitoring.statsz import statsz
+from slipstream.monitoring.system.envelope import Sender
 from slipstream.monitoring.worker import Job, Worker, finished
 
 UNLIMITED = 2**64 - 1

@@ -13,9 +13,9 @@ from monitoring.world import World, login, two_accounts
 from slipstream.config.options import Options
 from slipstream.monitoring.limits import STATSZ_FIRST_NS, STATSZ_INTERVAL_NS
 from slipstream.monitoring.monitoring import Monitoring
-from slipstream.monitoring.request_options import BadOptions, read_options
-from slipstream.monitoring.requests import OWN_SUBJECTS, SYSTEM_SUBJECTS
-from slipstream.monitoring.services import ACCOUNT_SERVICES, COMMANDS, OWN_SERVICES, SERVER_SERVICES, Service
+from slipstream.monitoring.system.request_options import BadOptions, read_options
+from slipstream.monitoring.system.requests import OWN_SUBJECTS, SYSTEM_SUBJECTS
+from slipstream.monitoring.system.services import ACCOUNT_SERVICES, COMMANDS, OWN_SERVICES, SERVER_SERVICES, Service
 from slipstream.protocol.connection import ClientConnection
 
 

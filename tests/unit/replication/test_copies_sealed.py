@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
 from slipstream.jetstream.config.enums import Compression
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey

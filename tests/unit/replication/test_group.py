@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.replica_log import Entry
-from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.group import Group
+from slipstream.jetstream.store.file.replica.log import Entry
+from slipstream.jetstream.store.file.replica.votes import Votes
+from slipstream.replication.raft.group import Group
 
 HEARTBEAT_BYTES = 12
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slipstream.replication.groups import Batch, Groups
+from slipstream.replication.raft.groups import Batch, Groups
 
 
 class Wire:

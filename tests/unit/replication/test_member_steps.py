@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.member_steps import SETTLED, WAIT, HandOver, NextMembers, move_of, next_step
+from slipstream.jetstream.store.file.replica.votes import Votes
+from slipstream.replication.raft.member_steps import SETTLED, WAIT, HandOver, NextMembers, move_of, next_step
 
 
 def step(

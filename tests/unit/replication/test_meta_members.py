@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
 from slipstream.errors import ApiError, StorageFault
-from slipstream.jetstream.store.file.votes import Votes
+from slipstream.jetstream.store.file.replica.votes import Votes
 from slipstream.replication.ids import short_id
 from slipstream.replication.meta.entries import Assignment
 from slipstream.replication.meta.membership import next_change

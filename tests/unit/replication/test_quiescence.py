@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from slipstream.replication.groups import Batch, Groups
-from slipstream.replication.quiescence import RestPoint
+from slipstream.replication.raft.groups import Batch, Groups
+from slipstream.replication.raft.quiescence import RestPoint
 
 POINT = RestPoint(2, 9)
 

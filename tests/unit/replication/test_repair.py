@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
-from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.repair import RepairLeader
+from slipstream.jetstream.store.file.replica.votes import Votes
+from slipstream.replication.replica.repair import RepairLeader
 from support.replica_world import Cluster, Node
 
 

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.reached import REACHED_NAME
-from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.replica_files import ReplicaFiles
-from slipstream.replication.replica_marks import ReplicaDamaged
+from slipstream.jetstream.store.file.replica.reached import REACHED_NAME
+from slipstream.jetstream.store.file.replica.votes import Votes
+from slipstream.replication.raft.marks import ReplicaDamaged
+from slipstream.replication.replica.files import ReplicaFiles
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import UID, commit, options
 

@@ -12,9 +12,9 @@ pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: 
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.packed.disk import PackedDisk
-from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.replica.files import ReplicaFiles
 from slipstream.testing.sim_disk import SimDisk
 from support.sealing import sealed_disk
 from support.stores import UID, commit, options

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
-from slipstream.replication.groups import Batch
+from slipstream.replication.raft.groups import Batch
 from support.replica_world import Cluster
 
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
-from slipstream.replication.groups import TICK_NS
+from slipstream.replication.raft.groups import TICK_NS
 from support.replica_world import Cluster, Node
 
 

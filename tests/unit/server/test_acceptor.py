@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self
 import pytest
 
 import slipstream
-from slipstream.server.acceptor import ACCEPTED_A_TURN, CROWD_MIN, OPENED_A_TURN, Acceptor
-from slipstream.server.binding import bind
+from slipstream.server.sockets.acceptor import ACCEPTED_A_TURN, CROWD_MIN, OPENED_A_TURN, Acceptor
+from slipstream.server.sockets.binding import bind
 
 
 class _Protocol(asyncio.BufferedProtocol):

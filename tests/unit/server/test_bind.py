@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from slipstream.server.binding import bind
+from slipstream.server.sockets.binding import bind
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])

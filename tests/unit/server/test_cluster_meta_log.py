@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("slipstream_raft")
 
-from slipstream.replication import replica_work
 from slipstream.replication.meta.entries import Assignment, Node
+from slipstream.replication.replica import work as replica_work
 from support.cluster_calls import call, create, published
 from support.cluster_servers import Member, trio
 from support.clusters import until

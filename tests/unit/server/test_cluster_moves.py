@@ -12,7 +12,7 @@ from nats.aio.client import Client
 
 pytest.importorskip("slipstream_raft")
 
-from slipstream.replication.member_moves import MemberMoves
+from slipstream.replication.replica.member_moves import MemberMoves
 from support.cluster_calls import call, create, published
 from support.cluster_servers import Trio, trio
 from support.clusters import until

@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("slipstream_raft")
 
-from slipstream.server.jetstream_cluster import JetStreamCluster
-from slipstream.server.jetstream_facts import RunningJetStream
-from slipstream.server.link_protocol import LinkProtocol
+from slipstream.server.jetstream.cluster import JetStreamCluster
+from slipstream.server.jetstream.facts import RunningJetStream
+from slipstream.server.links.protocol import LinkProtocol
 from support.cluster_calls import call, create, published
 from support.cluster_servers import Member, Trio, trio
 from support.clusters import until

@@ -14,7 +14,7 @@ from nats.js.api import StorageType, StreamConfig
 
 import slipstream
 from slipstream.jetstream.config.packing import COMPRESSION_KEY
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.packed import codecs
 from slipstream.jetstream.store.packed.codecs import Codec
 

@@ -11,8 +11,8 @@ import pytest
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import Options
 from slipstream.errors import ConfigError
-from slipstream.server.configure import Configured, Exit, configure, reconfigure
 from slipstream.server.errors import StartError
+from slipstream.server.process.configure import Configured, Exit, configure, reconfigure
 from slipstream.server.server import Server
 from slipstream.version import SERVER_VERSION
 

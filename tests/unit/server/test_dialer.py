@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.server.binding import bind
-from slipstream.server.dialer import Dialer
+from slipstream.server.sockets.binding import bind
+from slipstream.server.sockets.dialer import Dialer
 from slipstream.units import SECOND_NS
 
 

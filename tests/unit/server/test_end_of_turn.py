@@ -10,7 +10,7 @@ import pytest
 
 from slipstream.kernels.wire.outbox import Outbox
 from slipstream.server.limits import LONE_READ_BYTES_MAX
-from slipstream.server.logs import NullLog
+from slipstream.server.process.logs import NullLog
 from slipstream.server.turns import Turns
 
 

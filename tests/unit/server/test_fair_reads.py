@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import slipstream
-from slipstream.server.listener import ClientProtocol
-from slipstream.server.read_pace import READ_BYTES_FIRST, READ_BYTES_MIN, TURN_WRITE_BYTES
+from slipstream.server.clients.listener import ClientProtocol
+from slipstream.server.sockets.read_pace import READ_BYTES_FIRST, READ_BYTES_MIN, TURN_WRITE_BYTES
 
 RECEIVERS = 200
 MESSAGE = b"PUB f 1000\r\n" + bytes(1000) + b"\r\n"

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from slipstream.server.clients.listener import ClientProtocol
 from slipstream.server.limits import EARLY_FLUSH_BYTES, TURN_SENT_BYTES
-from slipstream.server.listener import ClientProtocol
 from support.hub_world import HubWorld
 
 MUCH = 5 * TURN_SENT_BYTES // 2

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.limits import CONCURRENT_IO
-from slipstream.server.file_threads import ENDS_A_TURN_MAX, LARGE_GROUP_MIN, FileThreads, FileWork
+from slipstream.server.jetstream.file_threads import ENDS_A_TURN_MAX, LARGE_GROUP_MIN, FileThreads, FileWork
 from slipstream.server.limits import FILE_THREADS
 
 

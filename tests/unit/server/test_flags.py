@@ -6,7 +6,7 @@ import pytest
 
 from slipstream.config.listener_options import TLSOptions
 from slipstream.errors import ConfigError
-from slipstream.server.flags import FLAGS, FlagError, help_text, overrides, parse_flags
+from slipstream.server.process.flags import FLAGS, FlagError, help_text, overrides, parse_flags
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from slipstream.config.reload import diff
-from slipstream.monitoring.gatewayz import GatewayzOptions, gatewayz
-from slipstream.server.dialer import Dialer
+from slipstream.monitoring.endpoints.gatewayz import GatewayzOptions, gatewayz
 from slipstream.server.server import Server
+from slipstream.server.sockets.dialer import Dialer
 from support import single_server
 from support.clusters import DEADLINE, connected, heard_by_all, until
 from support.config_loading import loaded

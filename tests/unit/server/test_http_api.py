@@ -16,7 +16,7 @@ import pytest
 from slipstream import connect
 from slipstream.config.listener_options import HttpApiOptions
 from slipstream.config.validate import problems
-from slipstream.server.notices import notices
+from slipstream.server.process.notices import notices
 from slipstream.testing import ServerThread
 from support.config_loading import options as load_text
 from tlsfiles import Authority

@@ -11,9 +11,9 @@ import pytest
 
 from slipstream.config.record import replace
 from slipstream.server.errors import StartError
-from slipstream.server.jetstream_door import WAITING_MAX, may_open_later
+from slipstream.server.jetstream.door import WAITING_MAX, may_open_later
+from slipstream.server.jetstream.storage import take_storage
 from slipstream.server.server import Server
-from slipstream.server.storage import take_storage
 from support.config_loading import options
 
 

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from slipstream.server.jetstream_ports import AccountPorts
+from slipstream.server.jetstream.ports import AccountPorts
 
 
 class FakeServer:

@@ -20,8 +20,8 @@ from slipstream import connect
 from slipstream.config.lake_options import LakeOptions
 from slipstream.config.reload import diff
 from slipstream.config.validate import unsupported
-from slipstream.server import lake_writers
-from slipstream.server.lake_writers import LakeWriter, child_settings
+from slipstream.server.jetstream import lake_writers
+from slipstream.server.jetstream.lake_writers import LakeWriter, child_settings
 from slipstream.testing import ServerThread
 from slipstream.units import HOUR_NS, SECOND_NS
 from support.config_loading import errors, options

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from slipstream.auth.nkeys import KeyKind, verify
-from slipstream.server.dialer import Dialer
 from slipstream.server.server import Server
+from slipstream.server.sockets.dialer import Dialer
 from support.clusters import heard_by_all
 from support.config_loading import loaded
 from support.leaf_world import DEADLINE, LeafServer, LeafWorld, until, until_shown

@@ -11,7 +11,7 @@ from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.s2 import IDENTITY
 from slipstream.kernels.backup.s2block import encode_chunks
 from slipstream.links.compression import agreed_mode, configured_mode, mode_by_rtt
-from slipstream.server.link_compression import LinkCompression
+from slipstream.server.links.compression import LinkCompression
 from slipstream.units import MIB, MILLISECOND_NS
 
 

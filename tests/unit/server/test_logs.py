@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.server.logs import FileLog, open_log
+from slipstream.server.process.logs import FileLog, open_log
 
 LINE = re.compile(r"^\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(\w{3})\] (.*)$")
 
@@ -145,7 +145,7 @@ def test_an_address_that_is_none_is_an_error() -> None:
 def test_the_daemon_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`syslog: true`: the first of the usual sockets that somebody listens to."""
     path = str(tmp_path / "log")
-    monkeypatch.setattr("slipstream.server.syslog._LOCAL_SOCKETS", (str(tmp_path / "none"), path))
+    monkeypatch.setattr("slipstream.server.process.syslog._LOCAL_SOCKETS", (str(tmp_path / "none"), path))
     with pytest.raises(OSError, match="Unix syslog delivery error"):
         open_log(syslog=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as daemon:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from slipstream.server.runner import LOOP_VARIABLE, event_loop_type
+from slipstream.server.process.runner import LOOP_VARIABLE, event_loop_type
 from support.server_process import ServerProcess
 from support.servers import server_binary
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import Options
 from slipstream.config.record import Record, replace
-from slipstream.server.notices import IDLE, _changed, _plain, idle_keys, notices
+from slipstream.server.process.notices import IDLE, _changed, _plain, idle_keys, notices
 from slipstream.server.server import Server
 from slipstream.units import MIB
 from support.config_loading import options

@@ -8,7 +8,7 @@ import pytest
 
 from slipstream.config.options import Options, ResolverOptions
 from slipstream.errors import ConfigError
-from slipstream.server.operators import operator_problems, with_tokens
+from slipstream.server.logins.operators import operator_problems, with_tokens
 from slipstream.server.server import Server
 from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slipstream.server.limits import PASSWORD_CHECK_THREADS
-from slipstream.server.password_checks import PasswordChecks
+from slipstream.server.logins.password_checks import PasswordChecks
 
 
 class Connection:

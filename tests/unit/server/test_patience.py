@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slipstream.server.patience import Patience
+from slipstream.server.sockets.patience import Patience
 
 
 class Clock:

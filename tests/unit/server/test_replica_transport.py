@@ -10,7 +10,7 @@ import pytest
 
 from slipstream.config.record import replace
 from slipstream.replication.ids import link_number, node_id
-from slipstream.server.replica_transport import ReplicaTransport
+from slipstream.server.jetstream.replica_transport import ReplicaTransport
 from slipstream.server.server import Server
 from support.clusters import until
 from support.config_loading import loaded

@@ -17,8 +17,8 @@ import trustme
 from slipstream.auth.jwt.token import peek_end
 from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import ResolverOptions
-from slipstream.server.resolvers import UrlResolver
-from slipstream.server.token_directory import DirectoryError, TokenDirectory
+from slipstream.server.logins.resolvers import UrlResolver
+from slipstream.server.logins.token_directory import DirectoryError, TokenDirectory
 from slipstream.server.turns import Turns
 from slipstream.units import SECOND_NS
 from support.jwt import ACCOUNT, OPERATOR, Key, account_claims, token

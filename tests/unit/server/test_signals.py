@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.errors import ConfigError
-from slipstream.server.signals import running_servers, send_signal
+from slipstream.server.process.signals import running_servers, send_signal
 
 Sent = list[tuple[int, int]]
 

@@ -11,11 +11,11 @@ import pytest
 
 from slipstream.auth.nkeys import KeyKind, verify
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
 from slipstream.jetstream.store.sealed.rotation import rotate
-from slipstream.server.signing import KEY_FILE, ServerKey
+from slipstream.server.jetstream.signing import KEY_FILE, ServerKey
 
 USER_SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 

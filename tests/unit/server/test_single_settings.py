@@ -12,7 +12,7 @@ import pytest
 
 from slipstream.config.options import Options
 from slipstream.config.record import replace
-from slipstream.server.process import _log
+from slipstream.server.process.process import _log
 from slipstream.server.server import Server
 from support.config_loading import options
 from support.hub_world import HubWorld

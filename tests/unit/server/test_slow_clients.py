@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.listener import ClientProtocol
+from slipstream.server.clients.listener import ClientProtocol
 from support.hub_world import HubWorld
 
 SECOND_NS = 10**9

@@ -12,7 +12,7 @@ import pytest
 # Runs the program in this process, tells what is loaded when it says that it is ready, and ends.
 PROBE = """
 import json, os, sys
-from slipstream.server.logs import FileLog
+from slipstream.server.process.logs import FileLog
 
 def tell(self, level, text):
     if text == "Server is ready":
@@ -42,7 +42,7 @@ NEVER = (
         "slipstream.subjects.transform",
         "slipstream.config.reload",
         "slipstream.links.presence",
-        "slipstream.monitoring.dashboard",
+        "slipstream.monitoring.endpoints.dashboard",
     ),
     *(
         "tempfile",
@@ -93,7 +93,8 @@ def test_streams_that_are_there_are_recovered_first(tmp_path: Path) -> None:
 
 
 def test_jetstream_itself_loads_nothing_that_few_servers_need() -> None:
-    code = "import sys, json, slipstream.server.server, slipstream.server.jetstream; print(json.dumps([*sys.modules]))"
+    loaded = "slipstream.server.server, slipstream.server.jetstream.jetstream"
+    code = f"import sys, json, {loaded}; print(json.dumps([*sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
     modules = set(json.loads(done.stdout))
     assert "slipstream.jetstream.api.api" in modules

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.config.keys.tls import CIPHER_SUITES as CONFIG_SUITES
+from slipstream.config.keys.tls import CURVES as CONFIG_CURVES
+from slipstream.config.keys.tls import INSECURE_CIPHER_SUITES as CONFIG_INSECURE_SUITES
 from slipstream.config.listener_options import OCSPPeerOptions, TLSCertificateOptions, TLSOptions
-from slipstream.config.tls_keys import CIPHER_SUITES as CONFIG_SUITES
-from slipstream.config.tls_keys import CURVES as CONFIG_CURVES
-from slipstream.config.tls_keys import INSECURE_CIPHER_SUITES as CONFIG_INSECURE_SUITES
 from slipstream.errors import ConfigError
-from slipstream.server import tls
-from slipstream.server.tls import TlsContext, go_cipher_suite, tls_problem
+from slipstream.server.sockets import tls
+from slipstream.server.sockets.tls import TlsContext, go_cipher_suite, tls_problem
 from tlsfiles import Authority, Pair
 
 PAIR_ERROR = "error parsing X509 certificate/key pair"

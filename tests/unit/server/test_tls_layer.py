@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.config.listener_options import TLSCertificateOptions, TLSOptions
-from slipstream.server.tls import TlsContext
-from slipstream.server.tls_layer import TlsFailed, TlsLayer
+from slipstream.server.sockets.tls import TlsContext
+from slipstream.server.sockets.tls_layer import TlsFailed, TlsLayer
 from tlsfiles import Authority, Pair
 
 

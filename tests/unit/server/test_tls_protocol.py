@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from slipstream.auth.tls_map import PeerCertificate
-from slipstream.server.tls_layer import TlsFacts
-from slipstream.server.tls_protocol import ConnectionRate, SecurePeer
+from slipstream.server.clients.tls_protocol import ConnectionRate, SecurePeer
+from slipstream.server.sockets.tls_layer import TlsFacts
 from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 

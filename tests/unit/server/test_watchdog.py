@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.server.watchdog import LIMIT_VARIABLE, SLOW_EVENT, Watchdog, limit_ns_of, watched_event_loop
+from slipstream.server.process.watchdog import LIMIT_VARIABLE, SLOW_EVENT, Watchdog, limit_ns_of, watched_event_loop
 from support.server_process import ServerProcess
 from support.servers import server_binary
 

@@ -10,14 +10,14 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.account.directory import account_directory
 from slipstream.jetstream.store.chains import ChainReport
-from slipstream.jetstream.store.file.compaction import write_whole_file
+from slipstream.jetstream.store.file.segments.compaction import write_whole_file
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.sealed.forms import count_files
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
 from slipstream.jetstream.store.sealed.marker import MARKER, MarkState, check_keys, read_mark, write_mark
 from slipstream.jetstream.store.values import ALL, StoredMessage
-from slipstream.server.at_rest import AtRest, KeysAtRest
-from slipstream.server.conversion import Conversion, convert_stream
+from slipstream.server.jetstream.at_rest import AtRest, KeysAtRest
+from slipstream.server.jetstream.conversion import Conversion, convert_stream
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import commit, new_file_store, reopen, upkeep, write_everything
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.file import group_sync, real_disk
-from slipstream.jetstream.store.file.disk import Disk, make_dirs
-from slipstream.jetstream.store.file.open_files import open_files_max
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk import group_sync, real_disk
+from slipstream.jetstream.store.file.disk.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.disk.open_files import open_files_max
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.store.limits import STORE_OPEN_FILES_MAX
 from slipstream.kernels.log.stretches import read_stretches
 from slipstream.testing.sim_disk import SimDisk
@@ -125,7 +125,7 @@ def test_files_give_way_when_there_are_no_descriptors_left(tmp_path: Path) -> No
     """In a process of its own: others have taken more descriptors than the files left to them."""
     code = """
 import os, resource, sys
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 disk, home = RealDisk(), sys.argv[1]

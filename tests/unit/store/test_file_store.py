@@ -9,8 +9,8 @@ import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, segment_bytes_for
-from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.jobs import CommitJob
+from slipstream.jetstream.store.file.segments.compaction import CompactionJob
 from slipstream.jetstream.store.file.upkeep import IndexFileJob
 from slipstream.jetstream.store.limits import STORE_UNINDEXED_SEGMENTS_MAX
 from slipstream.testing.sim_disk import SimDisk

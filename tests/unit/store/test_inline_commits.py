@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.file.disk import SyncedWrite
+from slipstream.jetstream.store.file.disk.disk import SyncedWrite
+from slipstream.jetstream.store.file.disk.inline_sync import SLOW_SYNC_PAUSE, InlineSync
+from slipstream.jetstream.store.file.disk.open_files import OpenFiles
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.sync_times import SyncTimes
 from slipstream.jetstream.store.file.group_commit import run_group
-from slipstream.jetstream.store.file.inline_sync import SLOW_SYNC_PAUSE, InlineSync
-from slipstream.jetstream.store.file.open_files import OpenFiles
-from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.store import FileStore
-from slipstream.jetstream.store.file.sync_times import SyncTimes
 from slipstream.testing.sim_disk import SimDisk
 from support.sealing import both_forms
 from support.stores import commit, new_file_store, reopen

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from models.records import LOCAL, Record, encode_frame
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, encode_header, pack_state
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, encode_header, pack_state
 from slipstream.kernels.log.record import CONFIG, MARK, STATE
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, fill, new_file_store, payload, reopen, upkeep

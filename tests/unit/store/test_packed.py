@@ -10,9 +10,9 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainReport
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.read_only import ReadOnlyDisk
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.disk.read_only import ReadOnlyDisk
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.packed import codecs as codecs_module
 from slipstream.jetstream.store.packed.blocks import BLOCK_BYTES, BlockTable, find_blocks, pack_segment, read_table
 from slipstream.jetstream.store.packed.codecs import Codec, is_known

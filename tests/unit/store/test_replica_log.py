@@ -9,7 +9,7 @@ import pytest
 from models.records import Record, encode_frame
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.replica_log import Entry
+from slipstream.jetstream.store.file.replica.log import Entry
 from slipstream.testing.sim_disk import SimDisk
 from support.replica_nodes import Node
 from support.stores import DIRECTORY, UID, commit, fill, options, payload

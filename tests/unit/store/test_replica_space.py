@@ -7,7 +7,7 @@ import pytest
 from models.records import Record
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.applied_file import APPLIED_NAME, Applied, encode_applied
+from slipstream.jetstream.store.file.replica.applied_file import APPLIED_NAME, Applied, encode_applied
 from slipstream.jetstream.store.limits import STORE_VERBATIM_SEGMENTS
 from slipstream.testing.sim_disk import SimDisk
 from support.replica_nodes import TERM, Node, frame

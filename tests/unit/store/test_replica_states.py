@@ -9,7 +9,7 @@ import pytest
 from models.records import Record
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.applied_file import (
+from slipstream.jetstream.store.file.replica.applied_file import (
     APPLIED_NAME,
     Applied,
     decode_applied,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header, encode_header
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header, encode_header
 from slipstream.jetstream.store.file.staging import DiskStage
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, DataKey, KeyRing, MainKey

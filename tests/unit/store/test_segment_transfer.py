@@ -12,9 +12,9 @@ import pytest
 from models.records import Record
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
-from slipstream.jetstream.store.file.segment_export import SegmentExport
-from slipstream.jetstream.store.file.segment_import import SegmentImport, replace_by_import
-from slipstream.jetstream.store.file.segment_transfer import (
+from slipstream.jetstream.store.file.replica.segment_export import SegmentExport
+from slipstream.jetstream.store.file.replica.segment_import import SegmentImport, replace_by_import
+from slipstream.jetstream.store.file.replica.segment_transfer import (
     FileEntry,
     Membership,
     SegmentManifest,

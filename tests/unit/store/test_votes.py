@@ -7,7 +7,7 @@ import random
 import pytest
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.votes import SLOT_BYTES, VOTE_NAME, VoteFile, Votes
+from slipstream.jetstream.store.file.replica.votes import SLOT_BYTES, VOTE_NAME, VoteFile, Votes
 from slipstream.testing.sim_disk import SimDisk
 
 DIRECTORY = "/replica"

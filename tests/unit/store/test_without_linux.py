@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.file.data_sync import sync_data
-from slipstream.jetstream.store.file.real_disk import RealDisk
+from slipstream.jetstream.store.file.disk.data_sync import sync_data
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 
 FULL_SYNC = 51
 

@@ -26,7 +26,7 @@ _GENERATED: Final = 32
 def run(flags: tuple[str, ...]) -> None:
     """Run a server; takes the flags of nats-server (`slipstream server run --help` lists them)."""
     if set(flags) & {"-h", "-help", "--help"}:
-        from slipstream.server.flags import help_text
+        from slipstream.server.process.flags import help_text
 
         click.echo(help_text("slipstream server run"), nl=False)
         return
@@ -59,7 +59,7 @@ def reload(session: Session, name: str, force: bool) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def check(file: str) -> None:
     """Check the configuration FILE as the server would at its start."""
-    from slipstream.server.configure import Exit, configure
+    from slipstream.server.process.configure import Exit, configure
 
     verdict = configure(["-c", file, "-t"], os.environ)
     assert isinstance(verdict, Exit)  # with -t nothing is started

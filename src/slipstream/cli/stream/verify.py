@@ -19,7 +19,7 @@ from slipstream.units import MINUTE_NS
 
 if TYPE_CHECKING:
     from slipstream.jetstream.store.checkpoints import Checkpoint
-    from slipstream.jetstream.store.file.disk import Disk
+    from slipstream.jetstream.store.file.disk.disk import Disk
 
 __all__ = ["hold_against", "verify"]
 
@@ -144,13 +144,13 @@ def _disk_of(directory: str, key: str | None, key_file: str | None) -> Disk:
 
     from slipstream.config.jetstream_options import JetStreamOptions
     from slipstream.errors import StorageFault
-    from slipstream.jetstream.store.file.read_only import ReadOnlyDisk
-    from slipstream.jetstream.store.file.real_disk import RealDisk
+    from slipstream.jetstream.store.file.disk.read_only import ReadOnlyDisk
+    from slipstream.jetstream.store.file.disk.real_disk import RealDisk
     from slipstream.jetstream.store.packed.disk import PackedDisk
     from slipstream.jetstream.store.sealed.disk import SealedDisk
     from slipstream.jetstream.store.sealed.keys import KeyRing
     from slipstream.jetstream.store.sealed.marker import MARKER, MarkState, mark_of, read_mark
-    from slipstream.server.at_rest import main_key
+    from slipstream.server.jetstream.at_rest import main_key
 
     raw = ReadOnlyDisk(RealDisk())
     roots = [root for root in (directory, f"{directory}/jetstream") if MARKER in raw.list_dir(root)]

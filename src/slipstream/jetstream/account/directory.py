@@ -26,11 +26,11 @@ from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.ports import Recovered
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.compaction import write_whole_file
-from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.disk.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.manifest import read_manifest
-from slipstream.jetstream.store.file.open_segment import scan_segment
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.segments.compaction import write_whole_file
+from slipstream.jetstream.store.file.segments.open_segment import scan_segment
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.kernels.log.record import CONFIG

@@ -20,7 +20,7 @@ from dataclasses import field
 
 from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.contract import BulkAccess, StoreMessages
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.limits import (
     BULK_EXTENTS_MAX,
     BULK_GAP_BYTES_MAX,

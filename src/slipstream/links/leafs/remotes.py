@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from slipstream.config.remote_keys import is_websocket, remote_name
+from slipstream.config.keys.remote import is_websocket, remote_name
 
 if TYPE_CHECKING:
     from slipstream.config.listener_options import LeafRemoteOptions

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.group_ports import GroupFacts
-from slipstream.replication.groups import Groups
+from slipstream.jetstream.store.file.replica.votes import Votes
 from slipstream.replication.ids import META_GROUP, NO_NODE
-from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.entries import Assignment, Node, encode
 from slipstream.replication.meta.log import MetaLog
 from slipstream.replication.meta.state import MetaState
-from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.raft.groups import Groups
+from slipstream.replication.raft.member_steps import MemberKind
+from slipstream.replication.raft.ports import GroupFacts
+from slipstream.replication.replica.files import ReplicaFiles
 
 __all__ = ["Change", "MetaGroup", "MetaListener"]
 

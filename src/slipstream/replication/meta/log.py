@@ -19,20 +19,20 @@ from typing import Final, Protocol
 
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.votes import Votes
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.replica.votes import Votes
 from slipstream.jetstream.store.values import ALL, Committed, StoredMessage
 from slipstream.jetstream.stream.commit.committer import Replication
-from slipstream.replication.group import Group
-from slipstream.replication.groups import Groups
 from slipstream.replication.ids import META_GROUP
-from slipstream.replication.member_steps import MemberKind
 from slipstream.replication.meta.founding import Charter
-from slipstream.replication.replica_files import ReplicaFiles
-from slipstream.replication.replica_marks import ReplicaDamaged
-from slipstream.replication.replica_work import NO_STREAM, ReplicaWork
-from slipstream.replication.settings import META_DEFAULTS
-from slipstream.replication.stream_replica import Replica
+from slipstream.replication.raft.group import Group
+from slipstream.replication.raft.groups import Groups
+from slipstream.replication.raft.marks import ReplicaDamaged
+from slipstream.replication.raft.member_steps import MemberKind
+from slipstream.replication.raft.settings import META_DEFAULTS
+from slipstream.replication.replica.files import ReplicaFiles
+from slipstream.replication.replica.stream_replica import Replica
+from slipstream.replication.replica.work import NO_STREAM, ReplicaWork
 from slipstream.units import MIB
 
 __all__ = ["SEGMENT_BYTES", "LogListener", "MetaLog", "make_log", "meta_files"]

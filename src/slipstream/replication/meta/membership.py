@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from slipstream.jetstream.store.file.votes import Votes
-from slipstream.replication.member_steps import MemberKind
+from slipstream.jetstream.store.file.replica.votes import Votes
 from slipstream.replication.meta.entries import Node
+from slipstream.replication.raft.member_steps import MemberKind
 
 __all__ = ["next_change"]
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.compaction import write_whole_file
-from slipstream.jetstream.store.file.disk import Disk, make_dirs
-from slipstream.jetstream.store.file.votes import VOTE_NAME
+from slipstream.jetstream.store.file.disk.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.replica.votes import VOTE_NAME
+from slipstream.jetstream.store.file.segments.compaction import write_whole_file
 from slipstream.kernels.log.record import crc32c
 from slipstream.replication.meta.founding import Promise, decode_promise, encode_promise
 

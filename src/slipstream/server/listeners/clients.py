@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from slipstream.server.acceptor import Acceptor
-from slipstream.server.binding import host_port
-from slipstream.server.listener import ClientProtocol
+from slipstream.server.clients.listener import ClientProtocol
+from slipstream.server.sockets.acceptor import Acceptor
+from slipstream.server.sockets.binding import host_port
 
 if TYPE_CHECKING:
     from slipstream.config.options import Options
-    from slipstream.server.client_gate import ClientGate
+    from slipstream.server.clients.gate import ClientGate
     from slipstream.server.server import Server
 
 __all__ = ["ClientPort"]
@@ -52,7 +52,7 @@ class ClientPort:
         """What stands before the port, if it is more than a plain socket."""
         if options.tls is None and not options.proxy_protocol:
             return None
-        from slipstream.server.client_gate import ClientGate
+        from slipstream.server.clients.gate import ClientGate
 
         return ClientGate(self._server, options)
 

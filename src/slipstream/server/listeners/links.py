@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from slipstream.config.options import Options
-    from slipstream.server.gateways import Gateways
-    from slipstream.server.leafnodes import LeafnodeServer
-    from slipstream.server.routes import Routes
+    from slipstream.server.links.gateways import Gateways
+    from slipstream.server.links.leafnodes import LeafnodeServer
+    from slipstream.server.links.routes import Routes
     from slipstream.server.server import Server
 
 __all__ = ["GatewayPort", "LeafnodePort", "RoutePort"]
@@ -28,7 +28,7 @@ class GatewayPort:
         """See `ListenerRow.open`."""
         if not self._server.options.gateway.port:
             return 0
-        from slipstream.server.gateways import Gateways
+        from slipstream.server.links.gateways import Gateways
 
         self.opened = Gateways(self._server)
         if self._server.monitoring is not None:
@@ -41,7 +41,7 @@ class GatewayPort:
         opened = self.opened
         if opened is None:
             return None
-        from slipstream.server.gateways import GatewayTls
+        from slipstream.server.links.gateways import GatewayTls
 
         tls = GatewayTls(options.gateway)
         return lambda _before: opened.reload(tls)
@@ -61,7 +61,7 @@ class RoutePort:
         server = self._server
         if not server.options.cluster.port:
             return 0
-        from slipstream.server.routes import Routes
+        from slipstream.server.links.routes import Routes
 
         self.opened = opened = Routes(server)
         opened.listen()
@@ -78,7 +78,7 @@ class RoutePort:
         opened = self.opened
         if opened is None:
             return None
-        from slipstream.server.peer_tls import PeerTls
+        from slipstream.server.sockets.peer_tls import PeerTls
 
         tls = PeerTls.of(options.cluster.tls)
         return lambda before: opened.reload(before.cluster, tls)
@@ -104,7 +104,7 @@ class LeafnodePort:
         return opened.port
 
     def _make(self) -> LeafnodeServer:
-        from slipstream.server.leafnodes import LeafnodeServer
+        from slipstream.server.links.leafnodes import LeafnodeServer
 
         self.opened = LeafnodeServer(self._server)
         if self._server.monitoring is not None:
@@ -116,7 +116,7 @@ class LeafnodePort:
         opened = self.opened
         if opened is None and not options.leafnodes.remotes:
             return None
-        from slipstream.server.leafnodes import LeafTls
+        from slipstream.server.links.leafnodes import LeafTls
 
         tls = LeafTls(options.leafnodes)
         if opened is None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from slipstream.config.options import Options
     from slipstream.monitoring.monitoring import Monitoring
-    from slipstream.server.dashboard import DashboardDoor
+    from slipstream.server.clients.dashboard import DashboardDoor
     from slipstream.server.server import Server
 
 __all__ = ["MonitoringPort"]
@@ -42,7 +42,7 @@ class MonitoringPort:
 
         self.opened = opened = Monitoring(server)
         if options.serves_dashboard:
-            from slipstream.server.dashboard import DashboardDoor
+            from slipstream.server.clients.dashboard import DashboardDoor
 
             self._door = DashboardDoor(server)
         await opened.start(_https_context(options), self._door)
@@ -55,7 +55,7 @@ class MonitoringPort:
         operators = self._server.hub.logins.operators
         if operators is None:
             return
-        from slipstream.server.resolvers import DirectoryResolver
+        from slipstream.server.logins.resolvers import DirectoryResolver
 
         resolver = operators.resolver
         opened.serve_claims(operators, resolver if isinstance(resolver, DirectoryResolver) else None)
@@ -83,6 +83,6 @@ def _https_context(options: Options) -> ssl.SSLContext | None:
         return None
     if options.tls is None:
         raise StartError("TLS cert and key required for HTTPS")
-    from slipstream.server.tls import TlsContext
+    from slipstream.server.sockets.tls import TlsContext
 
     return TlsContext.for_server(options.tls).context

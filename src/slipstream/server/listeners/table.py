@@ -22,7 +22,7 @@ from slipstream.server.listeners.web import HttpApiPort, WebsocketPort
 if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.kernels.wire.outbox import Outbox
-    from slipstream.server.link_sockets import LinkSockets
+    from slipstream.server.links.sockets import LinkSockets
     from slipstream.server.server import Server
 
 __all__ = ["ClientRow", "LinkRow", "ListenerRow", "Listeners", "OpenLinks"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from slipstream.config.options import Options
-    from slipstream.server.rest_listener import RestListener
+    from slipstream.server.clients.http_api import RestListener
+    from slipstream.server.clients.websocket import WebsocketListener
     from slipstream.server.server import Server
-    from slipstream.server.websocket_listener import WebsocketListener
 
 __all__ = ["HttpApiPort", "WebsocketPort"]
 
@@ -32,7 +32,7 @@ class WebsocketPort:
         """See `ListenerRow.open`."""
         if not self._server.options.websocket.port:
             return 0
-        from slipstream.server.websocket_listener import WebsocketListener
+        from slipstream.server.clients.websocket import WebsocketListener
 
         self.opened = WebsocketListener.open(self._server)
         return self.opened.port
@@ -69,7 +69,7 @@ class HttpApiPort:
         """See `ListenerRow.open`."""
         if not self._server.options.http_api.port:
             return 0
-        from slipstream.server.rest_listener import RestListener
+        from slipstream.server.clients.http_api import RestListener
 
         self.opened = await RestListener.open(self._server)
         return self.opened.port

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from slipstream.jetstream.store.contract.staging import StageArea
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 

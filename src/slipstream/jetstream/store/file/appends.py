@@ -6,7 +6,7 @@ What this is not: getting anything to the disk (`commits`). A message is in memo
 from __future__ import annotations
 
 from slipstream.jetstream.store.file.log import SegmentedLog
-from slipstream.jetstream.store.file.segment import pack_seq
+from slipstream.jetstream.store.file.segments.segment import pack_seq
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.kernels.log.logwriter import LogWriter

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from slipstream.jetstream.store.contract.staging import StageArea
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.staging import DiskStage
 from slipstream.jetstream.store.state import StoreState

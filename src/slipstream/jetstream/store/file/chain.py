@@ -20,7 +20,7 @@ from typing import Final
 
 from slipstream.jetstream.store.chains import ChainHead
 from slipstream.jetstream.store.file.jobs import SegmentWrite
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, EraseIntent, SegmentHeader
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, EraseIntent, SegmentHeader
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.chainlinks import ChainLinks

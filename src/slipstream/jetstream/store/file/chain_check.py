@@ -19,11 +19,17 @@ from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import NO_HEAD, ChainBreak, ChainHead, ChainReport
 from slipstream.jetstream.store.file.chain import first_link, new_links, with_erasures
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.manifest import Manifest
-from slipstream.jetstream.store.file.open_segment import encode_controls, index_path, scan_segment
 from slipstream.jetstream.store.file.recovery import recover_log
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, EraseIntent, SegmentHeader, unpack_erase, unpack_state
+from slipstream.jetstream.store.file.segments.open_segment import encode_controls, index_path, scan_segment
+from slipstream.jetstream.store.file.segments.segment import (
+    HEADER_BYTES,
+    EraseIntent,
+    SegmentHeader,
+    unpack_erase,
+    unpack_state,
+)
 from slipstream.jetstream.store.ranges import Range, cover, subtract
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.record import CHAIN, CONFIG, ERASE, STATE, TOMBS, TRIM

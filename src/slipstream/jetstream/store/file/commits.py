@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.assigned import Assigned
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite, as_fault
 from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
-from slipstream.jetstream.store.file.replica_states import LoggedStates
+from slipstream.jetstream.store.file.replica.states import LoggedStates
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
 

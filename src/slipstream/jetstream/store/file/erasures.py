@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.jobs import Erasure, Overwrite
 from slipstream.jetstream.store.file.log import SegmentedLog
-from slipstream.jetstream.store.file.open_segment import index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase
+from slipstream.jetstream.store.file.segments.open_segment import index_path
+from slipstream.jetstream.store.file.segments.segment import EraseIntent, pack_erase
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.log.chainlinks import leaf_of

@@ -15,9 +15,9 @@ from typing import Final, Protocol
 
 from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.disk import Disk, SyncedWrite
+from slipstream.jetstream.store.file.disk.disk import Disk, SyncedWrite
 from slipstream.jetstream.store.file.journal import JournalWrite
-from slipstream.jetstream.store.file.open_segment import Segment
+from slipstream.jetstream.store.file.segments.open_segment import Segment
 from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MAX,
     STORE_ALLOCATE_BYTES_MIN,

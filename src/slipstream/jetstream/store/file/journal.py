@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from slipstream.jetstream.store.file.disk import PLAIN, Disk, Seal
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
+from slipstream.jetstream.store.file.disk.disk import PLAIN, Disk, Seal
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
 from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MAX,
     STORE_ALLOCATE_BYTES_MIN,

@@ -18,22 +18,22 @@ from __future__ import annotations
 
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.chain import LogChain, first_link, new_links
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
-from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.queued_writes import QueuedWrites
 from slipstream.jetstream.store.file.recent_bytes import RecentBytes
 from slipstream.jetstream.store.file.recovered import RecoveredLog
-from slipstream.jetstream.store.file.segment import (
+from slipstream.jetstream.store.file.replica.unapplied_frames import UnappliedFrames
+from slipstream.jetstream.store.file.segments.open_segment import Segment
+from slipstream.jetstream.store.file.segments.segment import (
     HEADER_BYTES,
     SegmentHeader,
     encode_header,
     pack_state,
     segment_name,
 )
-from slipstream.jetstream.store.file.segment_table import SegmentTable
-from slipstream.jetstream.store.file.unapplied_frames import UnappliedFrames
+from slipstream.jetstream.store.file.segments.table import SegmentTable
 from slipstream.jetstream.store.limits import (
     STORE_TAIL_CACHE_BYTES,
     STORE_WRITE_PIECE_BYTES,

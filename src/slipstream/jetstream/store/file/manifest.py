@@ -15,7 +15,7 @@ import msgspec
 
 from slipstream.dataclass import dataclass
 from slipstream.errors import UNREADABLE
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.kernels.log.record import crc32c
 
 __all__ = ["Manifest", "SegmentEntry", "read_manifest", "write_manifest"]

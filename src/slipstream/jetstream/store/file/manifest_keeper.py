@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from slipstream.jetstream.store.damage import Damage
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, write_manifest
-from slipstream.jetstream.store.file.open_segment import Segment
+from slipstream.jetstream.store.file.segments.open_segment import Segment
 from slipstream.jetstream.store.file.upkeep_jobs import ManifestJob
 from slipstream.jetstream.store.state import StoreState
 

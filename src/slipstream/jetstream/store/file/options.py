@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slipstream.dataclass import dataclass
-from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.file.disk.reserve import Reserve
 from slipstream.jetstream.store.limits import (
     STORE_PACKED_SEGMENT_BYTES,
     STORE_SEGMENT_BYTES,

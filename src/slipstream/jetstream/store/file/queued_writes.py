@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 
 from slipstream.jetstream.store.file.jobs import SegmentWrite
-from slipstream.jetstream.store.file.open_segment import Segment
+from slipstream.jetstream.store.file.segments.open_segment import Segment
 
 __all__ = ["QueuedWrites"]
 

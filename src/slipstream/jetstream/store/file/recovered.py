@@ -7,8 +7,8 @@ from dataclasses import field
 from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.file.chain import LogChain
 from slipstream.jetstream.store.file.manifest import Manifest
-from slipstream.jetstream.store.file.open_segment import Segment
-from slipstream.jetstream.store.file.segment import EraseIntent
+from slipstream.jetstream.store.file.segments.open_segment import Segment
+from slipstream.jetstream.store.file.segments.segment import EraseIntent
 from slipstream.kernels.index.subjectindex import MessageIndex
 
 __all__ = ["Fact", "RecoveredLog", "RecoveryReport"]

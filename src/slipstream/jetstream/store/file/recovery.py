@@ -25,12 +25,12 @@ from itertools import accumulate
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.chain import LogChain, new_links, with_erasures
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.manifest import Manifest, read_manifest
-from slipstream.jetstream.store.file.open_segment import Segment, index_path, scan_segment
 from slipstream.jetstream.store.file.recovered import RecoveredLog, RecoveryReport
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, EraseIntent, unpack_erase, unpack_state
-from slipstream.jetstream.store.file.segment_choice import SegmentChoice
+from slipstream.jetstream.store.file.segments.choice import SegmentChoice
+from slipstream.jetstream.store.file.segments.open_segment import Segment, index_path, scan_segment
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, EraseIntent, unpack_erase, unpack_state
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
 from slipstream.jetstream.store.ranges import cover, subtract

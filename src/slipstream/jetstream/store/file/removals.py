@@ -10,7 +10,7 @@ from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.erasures import LogErasures
 from slipstream.jetstream.store.file.jobs import LoggedRemovals, Overwrite
 from slipstream.jetstream.store.file.log import SegmentedLog
-from slipstream.jetstream.store.file.segment import pack_seq
+from slipstream.jetstream.store.file.segments.segment import pack_seq
 from slipstream.jetstream.store.indexed import EXPIRY_BYTES
 from slipstream.jetstream.store.limits import STORE_POINT_READ_BYTES, STORE_SEGMENT_BYTES_MIN
 from slipstream.jetstream.store.pieces import last_packed, purge_piece

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.commits import LogCommits
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.jetstream.store.file.erasures import LogErasures
 from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.jobs import as_fault

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.disk.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.jobs import as_fault
 
 __all__ = ["DiskStage"]

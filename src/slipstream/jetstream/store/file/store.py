@@ -25,28 +25,28 @@ from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.contract.journal import StoreJournal
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.appends import LogAppends
-from slipstream.jetstream.store.file.applied_keeper import AppliedKeeper
 from slipstream.jetstream.store.file.bulk import FileBulkAccess
 from slipstream.jetstream.store.file.commits import LogCommits
-from slipstream.jetstream.store.file.compactions import Compactions
-from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.disk.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.erasures import LogErasures
 from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.journal import Journal
-from slipstream.jetstream.store.file.kept_segments import KeptSegments
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
 from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.recovered import RecoveryReport
 from slipstream.jetstream.store.file.recovery import recover_log
-from slipstream.jetstream.store.file.reforms import Reforms
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
-from slipstream.jetstream.store.file.replica_log import ReplicaLog
-from slipstream.jetstream.store.file.replica_recovery import recover_replica
-from slipstream.jetstream.store.file.replica_states import LoggedStates
-from slipstream.jetstream.store.file.segment_export import SegmentExport
+from slipstream.jetstream.store.file.replica.applied_keeper import AppliedKeeper
+from slipstream.jetstream.store.file.replica.log import ReplicaLog
+from slipstream.jetstream.store.file.replica.recovery import recover_replica
+from slipstream.jetstream.store.file.replica.segment_export import SegmentExport
+from slipstream.jetstream.store.file.replica.states import LoggedStates
+from slipstream.jetstream.store.file.segments.compactions import Compactions
+from slipstream.jetstream.store.file.segments.kept_segments import KeptSegments
+from slipstream.jetstream.store.file.segments.reforms import Reforms
 from slipstream.jetstream.store.file.units import Units
 from slipstream.jetstream.store.file.upkeep import LogUpkeep
 from slipstream.jetstream.store.indexed import IndexedReads

@@ -13,20 +13,20 @@ from collections.abc import Callable
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.damage import Damage
-from slipstream.jetstream.store.file.applied_keeper import AppliedKeeper
 from slipstream.jetstream.store.file.commits import LogCommits
-from slipstream.jetstream.store.file.compaction import CompactionJob
-from slipstream.jetstream.store.file.compactions import Compactions
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.kept_segments import KeptSegments
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.disk.reserve import Reserve
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
-from slipstream.jetstream.store.file.open_segment import Segment, index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.reforms import ReformJob, Reforms
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
-from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.file.replica.applied_keeper import AppliedKeeper
+from slipstream.jetstream.store.file.segments.compaction import CompactionJob
+from slipstream.jetstream.store.file.segments.compactions import Compactions
+from slipstream.jetstream.store.file.segments.kept_segments import KeptSegments
+from slipstream.jetstream.store.file.segments.open_segment import Segment, index_path
+from slipstream.jetstream.store.file.segments.reforms import ReformJob, Reforms
 from slipstream.jetstream.store.file.upkeep_jobs import (
     AppliedJob,
     ChainCheckJob,

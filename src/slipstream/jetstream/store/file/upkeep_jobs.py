@@ -13,16 +13,16 @@ from dataclasses import field, replace
 from slipstream.dataclass import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainBreak, ChainHead, ChainReport
-from slipstream.jetstream.store.file.applied_file import Applied, write_applied
 from slipstream.jetstream.store.file.chain_check import CheckedSegment, check_chain
-from slipstream.jetstream.store.file.compaction import write_whole_file
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.disk.reserve import Reserve
 from slipstream.jetstream.store.file.jobs import as_fault, is_full
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
-from slipstream.jetstream.store.file.open_segment import Segment, encode_controls, index_path, scan_segment
 from slipstream.jetstream.store.file.recovered import RecoveredLog
 from slipstream.jetstream.store.file.recovery import recover_log
-from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.file.replica.applied_file import Applied, write_applied
+from slipstream.jetstream.store.file.segments.compaction import write_whole_file
+from slipstream.jetstream.store.file.segments.open_segment import Segment, encode_controls, index_path, scan_segment
 from slipstream.jetstream.store.limits import STORE_CONTROL_MARGIN_BYTES
 from slipstream.kernels.log.segindex import encode_index
 

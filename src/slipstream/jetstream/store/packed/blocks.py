@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from slipstream.dataclass import dataclass
-from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES
 from slipstream.jetstream.store.packed.codecs import Codec, pack, unpack
 from slipstream.kernels.log.record import FRAME_HEAD_BYTES, crc32c
 

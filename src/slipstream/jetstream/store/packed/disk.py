@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.packed.blocks import pack_segment
 from slipstream.jetstream.store.packed.cache import BlockCache
 from slipstream.jetstream.store.packed.codecs import Codec

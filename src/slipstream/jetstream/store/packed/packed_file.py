@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from slipstream.errors import UNREADABLE
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader
 from slipstream.jetstream.store.packed.blocks import (
     BLOCK_BYTES,
     BlockPlace,

@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from slipstream.jetstream.store.file.disk import Disk, Seal, SyncedWrite
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header, encode_header
+from slipstream.jetstream.store.file.disk.disk import Disk, Seal, SyncedWrite
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header, encode_header
 from slipstream.jetstream.store.sealed.boxes import BOX_HEAD_BYTES, BOX_MAGIC, open_box, seal_box
 from slipstream.jetstream.store.sealed.frame_file import REDO, FrameFile, HiddenFile, NotAtHand
 from slipstream.jetstream.store.sealed.frames import FRAME_ROOM, SEALED_FRAME_BYTES, FrameKeys, FrameMap

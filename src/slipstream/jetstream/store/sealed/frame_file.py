@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from slipstream.errors import UNREADABLE
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES
 from slipstream.jetstream.store.sealed.boxes import open_box, seal_box
 from slipstream.jetstream.store.sealed.frames import (
     FRAME_ROOM,

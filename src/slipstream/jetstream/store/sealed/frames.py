@@ -22,7 +22,7 @@ from typing import Final
 
 from cryptography.exceptions import InvalidTag
 
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader
 from slipstream.jetstream.store.sealed.keys import TAG_BYTES, Aead, DataKey
 from slipstream.kernels.log.record import FRAME_HEAD_BYTES, crc32c
 

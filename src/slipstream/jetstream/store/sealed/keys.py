@@ -10,7 +10,7 @@ No nonce is used twice under one key, by construction: what is sealed once (a wr
 of its own, made from 16 random bytes that are stored beside it; what is sealed piece by piece has numbers as
 nonces that only grow (`frames`, `parts`).
 
-What this is not: where the secret comes from (`slipstream.server.at_rest`), or any file.
+What this is not: where the secret comes from (`slipstream.server.jetstream.at_rest`), or any file.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.compaction import write_whole_file
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, decode_header
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.segments.compaction import write_whole_file
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, decode_header
 from slipstream.jetstream.store.sealed.keys import TAG_BYTES, AtRestCipher, DataKey, KeyRing, MainKey
 from slipstream.kernels.log.record import crc32c
 

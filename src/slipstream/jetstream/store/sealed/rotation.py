@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Final
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.compaction import write_whole_file
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header, encode_header
+from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.segments.compaction import write_whole_file
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header, encode_header
 from slipstream.jetstream.store.sealed.boxes import (
     BOX_HEAD,
     BOX_HEAD_BYTES,

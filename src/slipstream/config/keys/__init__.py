@@ -1,0 +1,1 @@
+"""The keys of configuration files, block by block."""

@@ -1,0 +1,1 @@
+"""Segments: their layout, which of them make a log, and how they are rewritten."""

@@ -1,0 +1,1 @@
+"""What each monitoring path answers, and the table of them."""

@@ -1,0 +1,1 @@
+"""Monitoring over the system account: events, and services that answer requests."""

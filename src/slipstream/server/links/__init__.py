@@ -1,0 +1,1 @@
+"""The sockets of links to other servers: routes, gateways, leaf nodes."""

@@ -1,0 +1,1 @@
+"""What logins ask beside the configuration: auth callouts, OpenID issuers, tokens of operators, slow passwords."""

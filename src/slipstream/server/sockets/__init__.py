@@ -1,0 +1,1 @@
+"""What all sockets share: accepting, dialling, TLS, how much is read and written at a time."""
