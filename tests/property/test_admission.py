@@ -177,7 +177,7 @@ def test_the_same_message_by_every_origin(config: dict[str, Any], message: tuple
 
 @settings(max_examples=60)
 @given(configs(), MESSAGES)
-def test_the_roads_do_what_the_rules_say(config: dict[str, Any], message: tuple[bytes, bytes, bytes]) -> None:
+def test_every_origin_does_what_the_rules_say(config: dict[str, Any], message: tuple[bytes, bytes, bytes]) -> None:
     subject, header, payload = message
     header = header.replace(b"NATS/1.0 503", b"NATS/1.0").replace(b"Nats-Batch-Id: \r\n", b"")
     message = subject, header, payload

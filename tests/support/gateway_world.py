@@ -28,13 +28,13 @@ class GatewaySockets:
     def __init__(self) -> None:
         self.dialled: list[tuple[str, bool]] = []
         self.lines: list[str] = []
-        self.roads: list[tuple[str, str, bool]] = []
+        self.replica_dials: list[tuple[str, str, bool]] = []
 
     def dial(self, remote: RemoteCluster, *, again: bool = False) -> None:
         self.dialled.append((remote.name, again))
 
     def dial_replicas(self, remote: RemoteCluster, address: GatewayAddress, again: bool) -> None:
-        self.roads.append((remote.name, address.shown, again))
+        self.replica_dials.append((remote.name, address.shown, again))
 
     def ready(self, link: object) -> None: ...
     def close(self, link: object, reason: CloseReason) -> None: ...

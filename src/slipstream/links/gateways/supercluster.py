@@ -27,7 +27,7 @@ from slipstream.links.gateways.handshake import (
 from slipstream.links.gateways.inbound import InboundGateway
 from slipstream.links.gateways.introduction import GatewayIntroduction
 from slipstream.links.gateways.outbound import OutboundGateway
-from slipstream.links.gateways.replica_roads import ReplicaRoads
+from slipstream.links.gateways.replica_gateways import ReplicaGateways
 from slipstream.links.gateways.telling import ClusterTelling
 from slipstream.links.gateways.wants import RemoteWants
 from slipstream.links.traffic import PastTraffic
@@ -89,7 +89,7 @@ class Supercluster:
         self.past = PastTraffic()
         self.on_account_known: dict[str, Callable[[], None]] = {}
         """What is done when another cluster has told all that it wants in an account, or hears what is wanted here."""
-        self.roads = ReplicaRoads(edge.dial_replicas, edge.ready)
+        self.replica_gateways = ReplicaGateways(edge.dial_replicas, edge.ready)
         """For replicas of other clusters."""
         self._foreign: set[str] = set()  # clusters with a JetStream that cannot be joined with that of this server
         self._mesh: Mesh | None = None
@@ -113,7 +113,7 @@ class Supercluster:
     def join(self, mesh: Mesh) -> None:
         """There are other servers of the same cluster."""
         self._mesh = mesh
-        self.roads.links = mesh.replicas
+        self.replica_gateways.links = mesh.replicas
         mesh.listeners.append(self)
 
     def watch_accounts(self) -> None:
@@ -178,7 +178,7 @@ class Supercluster:
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
             return
         if link.for_replicas:
-            self.roads.begin(link, takes_part=True)
+            self.replica_gateways.begin(link, takes_part=True)
             return
         link.begin()
         shown = texts.escaped(info.server_id)
@@ -236,14 +236,14 @@ class Supercluster:
         elif link.for_replicas:
             if is_first:
                 self._introduce(link, info)
-                self.roads.begin(link, takes_part=info.slipstream_replication)
+                self.replica_gateways.begin(link, takes_part=info.slipstream_replication)
         else:
             if info.gateway_urls:
                 link.remote.update(info.gateway_urls)
             if is_first:
                 link.remote.has_streams = info.slipstream_replication
             if link.remote.has_streams:
-                self.roads.meet(link.remote)
+                self.replica_gateways.meet(link.remote)
             if not is_first or self._begin_outbound(link, info):
                 self._tell_routes(link.remote.name, info.gateway_urls or [])
 
@@ -300,7 +300,7 @@ class Supercluster:
 
     def on_replica_message(self, link: InboundGateway | OutboundGateway, group: bytes, body: bytes) -> None:
         """A replica of another cluster says something."""
-        self.roads.message(link, group, body)
+        self.replica_gateways.message(link, group, body)
 
     def on_outbound_pong(self, link: OutboundGateway) -> None:
         """A cluster's distance is known, or has changed: which queue group is asked first may have, too."""
@@ -366,16 +366,16 @@ class Supercluster:
         """A connection ended; called once for each."""
         self._closed(link, reason)
         if link.for_replicas:
-            self.roads.closed(link)
+            self.replica_gateways.closed(link)
         self.inbound.pop(link.cid, None)
 
     def outbound_closed(self, link: OutboundGateway, reason: CloseReason) -> None:
         """The same; the cluster is dialled again."""
         self._closed(link, reason)
         if link.for_replicas:
-            self.roads.closed(link)
+            self.replica_gateways.closed(link)
             if reason is not CloseReason.SERVER_SHUTDOWN:
-                self.roads.again(link)
+                self.replica_gateways.again(link)
             return
         if self.outbound.get(link.remote.name) is link:
             del self.outbound[link.remote.name]

@@ -3,7 +3,7 @@
 Such a link begins as a route does, on the same port and with the same rights; its INFO says what it is for. Whoever
 dialled a route to a server that takes part dials this link, too, and again as long as there are routes. Two servers
 that dialled each other have two links, and use either. To servers of other clusters such links begin as gateways do,
-and on their port (`links.gateways.replica_roads`).
+and on their port (`links.gateways.replica_gateways`).
 
     RMSG <group> <size>        one message of a group; Raft bears that it is lost, or comes twice
 

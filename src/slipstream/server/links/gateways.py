@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slipstream.config.listener_options import GatewayOptions
     from slipstream.links.end import LinkEnd
     from slipstream.links.gateways.remotes import GatewayAddress, RemoteCluster
-    from slipstream.links.gateways.replica_roads import ReplicaRoads
+    from slipstream.links.gateways.replica_gateways import ReplicaGateways
     from slipstream.server.server import Server
     from slipstream.server.sockets.tls_layer import TlsFacts
 
@@ -134,7 +134,9 @@ class Gateways:
 
     def dial_replicas(self, remote: RemoteCluster, address: GatewayAddress, again: bool) -> None:
         """Connect to one server of a cluster for what replicas say, for as long as that server is told of."""
-        call = ReplicaCall(remote, address, self.supercluster.roads, partial(self._protocol, for_replicas=True))
+        call = ReplicaCall(
+            remote, address, self.supercluster.replica_gateways, partial(self._protocol, for_replicas=True)
+        )
         self.sockets.dialer.dial(call, delay_ns=_RETRY_NS if again else 0, again=again)
 
     def _dial(self, remote: RemoteCluster, delay_ns: int, *, again: bool) -> None:
@@ -273,18 +275,18 @@ class ReplicaCall:
         self,
         remote: RemoteCluster,
         address: GatewayAddress,
-        roads: ReplicaRoads,
+        replica_gateways: ReplicaGateways,
         protocol: Callable[[tuple[RemoteCluster, GatewayAddress]], LinkProtocol],
     ) -> None:
         self._remote = remote
         self._address = address
-        self._roads = roads
+        self._replica_gateways = replica_gateways
         self._protocol = protocol
 
     @property
     def is_wanted(self) -> bool:
         """Whether its cluster still tells of it."""
-        return self._roads.is_wanted(self._remote, self._address)
+        return self._replica_gateways.is_wanted(self._remote, self._address)
 
     def next_address(self) -> tuple[str, int]:
         """Where it listens."""

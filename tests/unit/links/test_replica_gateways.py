@@ -49,9 +49,9 @@ def came(world: GatewayWorld, **info: object) -> InboundGateway:
 def test_all_servers_of_a_cluster_that_takes_part_are_dialled_once() -> None:
     world, _ = replicating()
     world.outbound(gateway_urls=URLS, slipstream_replication=True)
-    assert world.sockets.roads == [("B", "b.example:7222", False), ("B", "b2.example:7222", False)]
+    assert world.sockets.replica_dials == [("B", "b.example:7222", False), ("B", "b2.example:7222", False)]
     world.gateways.outbound["B"].parser.feed(gateway_info(gateway_urls=[*URLS, "b3.example:7222"]))
-    assert world.sockets.roads[2:] == [("B", "b3.example:7222", False)], "it told of one more"
+    assert world.sockets.replica_dials[2:] == [("B", "b3.example:7222", False)], "it told of one more"
     assert world.gateways.clusters.expected_servers() == 1, "those that are configured"
 
 
@@ -59,7 +59,7 @@ def test_who_takes_no_part_is_neither_dialled_nor_expected() -> None:
     world, _ = replicating()
     assert world.gateways.clusters.expected_servers() == 1
     world.outbound(gateway_urls=URLS)
-    assert world.sockets.roads == [] and world.gateways.clusters.expected_servers() == 0
+    assert world.sockets.replica_dials == [] and world.gateways.clusters.expected_servers() == 0
 
 
 def test_what_replicas_say_goes_both_ways_and_reaches_no_account() -> None:
@@ -77,38 +77,38 @@ def test_what_replicas_say_goes_both_ways_and_reaches_no_account() -> None:
     assert world.mesh.replicas.send("far2", [(9, b"x")])
     assert said(link) == b"RMSG 9 1\r\nx\r\n"
     link.close(CloseReason.STALE_CONNECTION)
-    assert listener.events[-1] == "-far2" and world.sockets.roads == [("B", "b2.example:7222", True)]
+    assert listener.events[-1] == "-far2" and world.sockets.replica_dials == [("B", "b2.example:7222", True)]
     inbound.close(CloseReason.STALE_CONNECTION)
-    assert listener.events[-1] == "-far" and len(world.sockets.roads) == 1, "whoever dialled dials again"
+    assert listener.events[-1] == "-far" and len(world.sockets.replica_dials) == 1, "whoever dialled dials again"
 
 
 def test_a_second_road_to_a_server_is_one_too_many() -> None:
     world, listener = replicating()
     first, second = road(world), road(world, "10.0.0.3")
     assert (first.end.close_reason, second.end.close_reason) == (None, CloseReason.DUPLICATE_ROUTE)
-    assert listener.events == ["+far2"] and world.sockets.roads == []
+    assert listener.events == ["+far2"] and world.sockets.replica_dials == []
 
 
 def test_a_server_that_its_cluster_tells_of_no_more_is_not_dialled() -> None:
     world, _ = replicating()
     link = world.outbound(gateway_urls=URLS, slipstream_replication=True)
     remote, address = world.gateways.clusters.remotes["B"], GatewayAddress("b2.example", 7222)
-    assert world.gateways.roads.is_wanted(remote, address)
+    assert world.gateways.replica_gateways.is_wanted(remote, address)
     link.parser.feed(gateway_info(gateway_urls=URLS[:1]))
-    assert not world.gateways.roads.is_wanted(remote, address)
+    assert not world.gateways.replica_gateways.is_wanted(remote, address)
     link.parser.feed(gateway_info(gateway_urls=URLS))
-    assert world.sockets.roads[-1] == ("B", "b2.example:7222", False), "it is back"
+    assert world.sockets.replica_dials[-1] == ("B", "b2.example:7222", False), "it is back"
 
 
 def test_a_server_without_jetstream_is_not_dialled_again_and_again() -> None:
     """One of a cluster whose others have it, or one that had it before it was started anew."""
     world, listener = replicating()
     gateway = world.outbound(gateway_urls=URLS, slipstream_replication=True)
-    world.sockets.roads.clear()
+    world.sockets.replica_dials.clear()
     link = road(world, slipstream_replication=False)
-    assert not link.end.is_open and world.sockets.roads == [] and listener.events == []
+    assert not link.end.is_open and world.sockets.replica_dials == [] and listener.events == []
     gateway.parser.feed(gateway_info(gateway_urls=URLS))
-    assert world.sockets.roads == [("B", "b2.example:7222", False)], "its cluster tells of its servers anew"
+    assert world.sockets.replica_dials == [("B", "b2.example:7222", False)], "its cluster tells of its servers anew"
 
 
 def test_who_takes_no_part_refuses_and_bad_groups_end_a_road() -> None:

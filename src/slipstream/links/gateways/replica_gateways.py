@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from slipstream.links.gateways.remotes import GatewayAddress, RemoteCluster
     from slipstream.links.routes.replica_links import ReplicaLinks
 
-__all__ = ["ReplicaRoads"]
+__all__ = ["ReplicaGateways"]
 
-DialRoad = Callable[["RemoteCluster", "GatewayAddress", bool], None]
+DialReplicas = Callable[["RemoteCluster", "GatewayAddress", bool], None]
 """Connect to a server of a cluster for replicas; at once, or (the third) after a pause."""
 
 
-class ReplicaRoads:
+class ReplicaGateways:
     """Those of one server.
 
     Args:
@@ -35,7 +35,7 @@ class ReplicaRoads:
         ready: is told of one whose handshake is over.
     """
 
-    def __init__(self, dial: DialRoad, ready: Callable[[InboundGateway | OutboundGateway], None]) -> None:
+    def __init__(self, dial: DialReplicas, ready: Callable[[InboundGateway | OutboundGateway], None]) -> None:
         self.links: ReplicaLinks | None = None  # None: this server takes no part
         self._dial = dial
         self._ready = ready
