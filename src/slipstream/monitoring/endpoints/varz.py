@@ -8,7 +8,7 @@ import msgspec
 
 from slipstream.auth.nkeys import payload_of
 from slipstream.clock import rfc3339
-from slipstream.monitoring import varz_blocks as blocks
+from slipstream.monitoring.endpoints import varz_blocks as blocks
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import number, seconds, uptime
 from slipstream.monitoring.jetstream_facts import JetStreamVarz, after_received, varz_of
