@@ -18,6 +18,8 @@ from support.servers import server_binary
 from ui.conftest import Opener
 from ui.test_rights import log_in
 
+MANY = 650  # streams: more than the page asks about in one go
+
 
 def test_readers_and_their_lag(server: ServerThread, dashboard: Opener) -> None:
     page = dashboard(server, "pipeline").page
@@ -35,6 +37,17 @@ def test_readers_and_their_lag(server: ServerThread, dashboard: Opener) -> None:
         expect(row.get_by_role("cell").nth(3)).to_have_text("0")
         bulk.release("ORDERS", hold)
         expect(row).to_have_count(0)
+
+
+def test_a_reader_among_many_streams(server: ServerThread, dashboard: Opener) -> None:
+    with connect(server.url) as client:
+        jetstream = client.jetstream()
+        for number in range(MANY):
+            jetstream.create_stream(f"S{number:04}", subjects=[f"s.{number}"], storage="memory")
+        jetstream.api(f"BULK.HOLD.S{MANY - 1:04}", {"first": 1, "by": "spark query last"})
+    page = dashboard(server, "pipeline").page
+    expect(page.get_by_role("row", name="spark query last")).to_be_visible()
+    expect(page.get_by_text("1 reader", exact=True)).to_be_visible()
 
 
 @pytest.fixture

@@ -153,3 +153,23 @@ def test_with_the_keyboard_alone(server: ServerThread, dashboard: Opener) -> Non
     expect(page.get_by_role("heading", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("heading", name="Keys")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "back"),
+    [
+        ("stream/NONE", "There is no stream called NONE.", "All streams"),
+        ("stream/NONE/messages", "There is no stream called NONE.", "All streams"),
+        ("kv/none", "There is no bucket called none.", "All buckets"),
+        ("objects/none", "There is no object store called none.", "All object stores"),
+    ],
+)
+def test_what_is_not_there_is_said_in_plain_words(
+    server: ServerThread, dashboard: Opener, place: str, words: str, back: str
+) -> None:
+    page = dashboard(server, place).page
+    expect(page.get_by_text(words)).to_be_visible()
+    expect(page.get_by_text("Reading")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+    page.get_by_role("link", name=back).click()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()

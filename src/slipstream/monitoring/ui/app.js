@@ -5,16 +5,17 @@ import { Catalogue, JetStream } from "./jetstream.js";
 import { Nats } from "./nats.js";
 import { button, field, icon, openForm, problem } from "./widgets.js";
 
+// Place, name, key, module, and the name where there is little room.
 const PAGES = [
-  ["overview", "Overview", "o", () => import("./page_overview.js")],
-  ["streams", "Streams", "s", () => import("./page_streams.js")],
-  ["kv", "Key-value", "k", () => import("./page_kv.js")],
-  ["objects", "Objects", "b", () => import("./page_objects.js")],
-  ["dead", "Dead letters", "d", () => import("./page_dead.js")],
-  ["connections", "Connections", "c", () => import("./page_connections.js")],
-  ["pipeline", "Pipeline", "p", () => import("./page_pipeline.js")],
-  ["audit", "Audit", "a", () => import("./page_audit.js")],
-  ["cluster", "Cluster", "l", () => import("./page_cluster.js")],
+  ["overview", "Overview", "o", () => import("./page_overview.js"), "Overview"],
+  ["streams", "Streams", "s", () => import("./page_streams.js"), "Streams"],
+  ["kv", "Key-value", "k", () => import("./page_kv.js"), "Keys"],
+  ["objects", "Objects", "b", () => import("./page_objects.js"), "Objects"],
+  ["dead", "Dead letters", "d", () => import("./page_dead.js"), "Dead"],
+  ["connections", "Connections", "c", () => import("./page_connections.js"), "Clients"],
+  ["pipeline", "Pipeline", "p", () => import("./page_pipeline.js"), "Pipeline"],
+  ["audit", "Audit", "a", () => import("./page_audit.js"), "Audit"],
+  ["cluster", "Cluster", "l", () => import("./page_cluster.js"), "Cluster"],
 ];
 // Pages that belong to one of those above.
 const INNER = { stream: ["streams", () => import("./page_stream.js")] };
@@ -249,13 +250,13 @@ class App {
     const who = this.user?.user_name || this.user?.user || "";
     return h("aside", { class: "side", key: "side" },
       h("a", { class: "brand", href: "#/overview" }, h("span", { class: `dot ${this.nats.state}` }), h("span", {}, info.server_name || "Slipstream")),
-      h("nav", { "aria-label": "Pages" }, PAGES.filter(([name]) => !this.leftOut(name)).map(([name, label]) =>
-        h("a", { key: name, href: `#/${name}`, class: name === this.pageName ? "on" : "", "aria-current": name === this.pageName ? "page" : undefined }, icon(name), h("span", {}, label)))),
+      h("nav", { "aria-label": "Pages" }, PAGES.filter(([name]) => !this.leftOut(name)).map(([name, label, , , brief]) =>
+        h("a", { key: name, href: `#/${name}`, title: label, "aria-label": label, class: name === this.pageName ? "on" : "", "aria-current": name === this.pageName ? "page" : undefined }, icon(name), h("span", {}, label), h("span", { class: "brief" }, brief)))),
       h("div", { class: "tools" },
-        button([icon(this.hidesPayloads ? "hidden" : "eye"), h("span", {}, this.hidesPayloads ? "Payloads hidden" : "Payloads shown")], () => this.togglePayloads(), { title: "Hide or show payloads (h)", "aria-pressed": String(this.hidesPayloads), class: "quiet payload-switch" }),
-        button([icon("theme"), h("span", {}, { auto: "Light or dark", dark: "Dark", light: "Light" }[this.theme])], () => this.toggleTheme(), { title: "Light, dark or as the system", class: "quiet" }),
+        button([icon(this.hidesPayloads ? "hidden" : "eye"), h("span", {}, this.hidesPayloads ? "Payloads hidden" : "Payloads shown"), h("span", { class: "brief" }, this.hidesPayloads ? "Hidden" : "Shown")], () => this.togglePayloads(), { title: "Hide or show payloads (h)", "aria-pressed": String(this.hidesPayloads), class: "quiet payload-switch" }),
+        button([icon("theme"), h("span", {}, { auto: "Light or dark", dark: "Dark", light: "Light" }[this.theme]), h("span", { class: "brief" }, { auto: "Theme", dark: "Dark", light: "Light" }[this.theme])], () => this.toggleTheme(), { title: "Light, dark or as the system", class: "quiet" }),
         button([icon("help"), h("span", {}, "Keys")], () => this.showKeys(), { title: "Keys (?)", class: "quiet keys-button" }),
-        who && button([icon("leave"), h("span", {}, `Log out ${who}`)], () => this.logout(), { title: `Log out ${who}`, class: "quiet logout" })));
+        who && button([icon("leave"), h("span", {}, `Log out ${who}`), h("span", { class: "brief" }, "Log out")], () => this.logout(), { title: `Log out ${who}`, class: "quiet logout" })));
   }
 
   /** A server that is alone has no page about its cluster, and only users of the system account see the audit trail. */

@@ -3,7 +3,7 @@
 import { copiesField } from "./copies.js";
 import { h } from "./dom.js";
 import { asText, bytes, count, duration, moment, plural, preview, readCount, readDuration } from "./format.js";
-import { badge, button, confirmTyped, empty, facts, field, head, longTable, openForm, payload, problem, search, timeCell } from "./widgets.js";
+import { badge, button, confirmTyped, empty, facts, field, head, isMissing, longTable, missing, openForm, payload, problem, search, timeCell } from "./widgets.js";
 
 const KEYS_MAX = 50000;
 const VALUES_MAX = 1000; // keys whose values are read with them
@@ -155,10 +155,10 @@ function bucketView(model) {
   ];
   return [
     head([h("a", { class: "up", href: "#/kv" }, "Key-value"), " ", bucket],
-      state.info && [h("span", { class: "note" }, `${plural(state.keys.size, "key")}${state.more ? " and more" : ""} · ${bytes(state.info.state.bytes)}`), search(app, state, "Filter keys"), button("New key", () => putForm(model, null), { class: "primary" }),
+      state.info && !isMissing(state.error) && [h("span", { class: "note" }, `${plural(state.keys.size, "key")}${state.more ? " and more" : ""} · ${bytes(state.info.state.bytes)}`), search(app, state, "Filter keys"), button("New key", () => putForm(model, null), { class: "primary" }),
         h("a", { class: "as-button", href: `#/stream/${encodeURIComponent(PREFIX + bucket)}` }, "As a stream"), button("Delete bucket", () => removeBucket(model), { class: "danger" })]),
-    problem(state.error),
-    h("div", { class: `split ${state.chosen ? "both" : ""}` },
+    isMissing(state.error) ? missing(`There is no bucket called ${bucket}.`, "#/kv", "All buckets") : problem(state.error),
+    !isMissing(state.error) && h("div", { class: `split ${state.chosen ? "both" : ""}` },
       h("div", { class: "left" }, longTable(app, state.list, {
         columns, items, key: ({ key }) => key, label: "Keys", className: "keys-table", empty: state.info ? "There are no keys." : "Reading …",
         open: ({ key }) => {

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { base64, bytes, count, moment, plural } from "./format.js";
 import { random } from "./nats.js";
 import { digestText, Sha256 } from "./sha256.js";
-import { badge, button, confirmTyped, facts, field, head, headerTable, longTable, openForm, problem, search, timeCell } from "./widgets.js";
+import { badge, button, confirmTyped, facts, field, head, headerTable, isMissing, longTable, missing, openForm, problem, search, timeCell } from "./widgets.js";
 
 const PREFIX = "OBJ_";
 const CHUNK_BYTES = 128 * 1024;
@@ -109,11 +109,11 @@ function bucketView(model) {
   const pick = h("label", { class: "as-button primary" }, "Upload", h("input", { type: "file", class: "hidden-input", multiple: true, "aria-label": "Upload", onchange: (event) => upload(model, event) }));
   return [
     head([h("a", { class: "up", href: "#/objects" }, "Objects"), " ", bucket],
-      state.info && [h("span", { class: "note" }, `${plural(state.objects.length, "object")} · ${bytes(state.info.state.bytes)}`), search(app, state, "Filter objects"), pick,
+      state.info && !isMissing(state.error) && [h("span", { class: "note" }, `${plural(state.objects.length, "object")} · ${bytes(state.info.state.bytes)}`), search(app, state, "Filter objects"), pick,
         h("a", { class: "as-button", href: `#/stream/${encodeURIComponent(PREFIX + bucket)}` }, "As a stream"), button("Delete store", () => removeStore(model), { class: "danger" })]),
-    problem(state.error),
+    isMissing(state.error) ? missing(`There is no object store called ${bucket}.`, "#/objects", "All object stores") : problem(state.error),
     state.busy && h("p", { class: "notice ok", role: "status" }, `${state.busy.what} ${state.busy.name}: ${bytes(state.busy.done)} of ${bytes(state.busy.size)}`),
-    h("div", { class: `split ${chosen ? "both" : ""}` },
+    !isMissing(state.error) && h("div", { class: `split ${chosen ? "both" : ""}` },
       h("div", { class: "left" }, longTable(app, Object.assign(state.list, { chosen: state.chosen }), {
         columns, items, key: ({ name }) => name, label: "Objects", className: "objects-table", empty: state.info ? "There are no objects." : "Reading …",
         open: ({ name }) => {

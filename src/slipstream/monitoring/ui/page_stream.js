@@ -9,7 +9,7 @@ import { publishForm } from "./publish_form.js";
 import { streamForm } from "./stream_form.js";
 import { subjectsTab } from "./subjects.js";
 import { streamWords } from "./words.js";
-import { button, chart, confirmTyped, facts, field, head, History, problem, Rate, tabs } from "./widgets.js";
+import { button, chart, confirmTyped, facts, field, head, History, isMissing, missing, problem, Rate, tabs } from "./widgets.js";
 import { kindOf } from "./page_streams.js";
 
 const TABS = [["about", "About"], ["messages", "Messages"], ["subjects", "Subjects"], ["consumers", "Consumers"]];
@@ -37,10 +37,9 @@ export function page(app, [name, tabName = "about"], query) {
     leave: () => tab?.leave && tab.leave(),
     view: () => [
       head([h("a", { class: "up", href: "#/streams" }, "Streams"), " ", name, " ", state.info && kindOf(state.info, state.stored.now)],
-        state.info && [button("Publish", () => publishForm(app, state.info)), button("Change", () => streamForm(app, state.info.config)), button("Purge", () => purge(app, state.info)), button("Delete", () => remove(app, state.info), { class: "danger" })]),
+        state.info && !isMissing(state.error) && [button("Publish", () => publishForm(app, state.info)), button("Change", () => streamForm(app, state.info.config)), button("Purge", () => purge(app, state.info)), button("Delete", () => remove(app, state.info), { class: "danger" })]),
       tabs(app, tabName, TABS.map(([each, label]) => [each, label, `#/stream/${encodeURIComponent(name)}/${each}`])),
-      problem(state.error),
-      tab ? tab.view() : state.info && about(app, state),
+      isMissing(state.error) ? missing(`There is no stream called ${name}.`, "#/streams", "All streams") : [problem(state.error), tab ? tab.view() : state.info && about(app, state)],
     ],
   };
 }
@@ -60,8 +59,8 @@ function about(app, { info, stored, messages }) {
         info.mirror && ["Mirror lag", count(info.mirror.lag)], ...(info.sources || []).map((source) => [`Lag of ${source.name}`, count(source.lag)])]))),
     copiesCard(app, info, stored.now),
     h("div", { class: "columns" },
-      h("section", { class: "card" }, chart(stored.history.points, { label: `stored ${rate(stored.now)}`, format: rate })),
-      h("section", { class: "card" }, chart(messages.points, { label: plural(state.messages, "message") }))),
+      h("section", { class: "card" }, h("h2", {}, "What comes in"), chart(stored.history.points, { label: stored.now === undefined ? "measuring …" : `${rate(stored.now)} stored`, format: rate })),
+      h("section", { class: "card" }, h("h2", {}, "How much there is"), chart(messages.points, { label: plural(state.messages, "message") }))),
   ];
 }
 

@@ -7,6 +7,7 @@ import { readProtobuf } from "./protobuf.js";
 
 export const ROW_PX = 34;
 const SPARE_ROWS = 6;
+const STREAM_NOT_FOUND = 10059;
 
 export function icon(name) {
   return h("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, h("path", { d: ICONS[name] }));
@@ -53,6 +54,15 @@ export function problem(error) {
   return h("p", { class: denied ? "notice" : "notice bad", role: "alert" }, denied ? error.message : `That did not work: ${error.message}`);
 }
 
+/** The stream that a page is about is not there, or no longer. */
+export function isMissing(error) {
+  return error?.errCode === STREAM_NOT_FOUND;
+}
+
+export function missing(text, href, label) {
+  return empty(text, h("a", { href }, label));
+}
+
 export function badge(text, kind = "") {
   return h("span", { class: `badge ${kind}` }, text);
 }
@@ -89,7 +99,7 @@ export function longTable(app, state, { columns, items, key, link, open, empty: 
     else if (open) open(item);
   };
   return h("div", { class: `table ${className}`, role: "table", "aria-label": label, "aria-rowcount": sorted.length + 1 },
-    h("div", { class: "row heads", role: "row" }, columns.map((column) => headCell(app, state, column))),
+    h("div", { class: "row heads", role: "row", style: { "--bar": `${state.bar || 0}px` } }, columns.map((column) => headCell(app, state, column))),
     h("div", {
       class: "scroll", tabIndex: 0, role: "rowgroup",
       made: (node) => measure(app, state, node),
@@ -128,8 +138,9 @@ function sortedBy(items, column, falling) {
 function measure(app, state, node) {
   state.node = node;
   new ResizeObserver(() => {
-    if (node.clientHeight === state.height) return;
-    state.height = node.clientHeight;
+    const bar = node.offsetWidth - node.clientWidth; // of scrolling: heads stay above their columns
+    if (node.clientHeight === state.height && bar === state.bar) return;
+    Object.assign(state, { height: node.clientHeight, bar });
     app.redraw();
   }).observe(node);
   if (state.top) requestAnimationFrame(() => (node.scrollTop = state.top));
