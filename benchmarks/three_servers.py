@@ -38,7 +38,7 @@ def three_servers(binary: Path, *, always: bool) -> Iterator[dict[str, Server]]:
     ports = _free_ports(3)
     routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
     sync = "sync_interval: always" if always else ""
-    with ExitStack() as started, tempfile.TemporaryDirectory(prefix="replicated-") as home:
+    with tempfile.TemporaryDirectory(prefix="replicated-") as home, ExitStack() as started:
         servers: dict[str, Server] = {}
         for number, port in enumerate(ports):
             name, place = f"n{number}", Path(home) / f"n{number}"

@@ -206,6 +206,9 @@ class Replica:
     def behind(self, to: int) -> None:
         raise Violation("the log is never compacted here")
 
+    def rests(self) -> None:
+        """Nobody rests here."""
+
     def wakes(self) -> None:
         """Nobody rests here."""
 

@@ -263,9 +263,7 @@ class Hosting:
                 if kept.assignment is not assignment:
                     self._make(kept)
             elif found[0] is True and host is not None:
-                kept.host = ReplicaHost(
-                    host, lambda: kept.assignment.restoring, lambda: self._released(kept.assignment)
-                )
+                kept.host = ReplicaHost(host, kept.is_restoring, lambda: self._released(kept.assignment))
                 kept.replica = StreamReplica(
                     assignment.name,
                     assignment.group,
@@ -276,8 +274,8 @@ class Hosting:
                     host.ports,
                     on_change=lambda _: self._leader_changed(kept),
                     leads_first=assignment.preferred == self._node and not assignment.move,
-                    peers=lambda: kept.assignment.hosts,
-                    is_moving=lambda: kept.assignment.is_moving,
+                    peers=kept.hosts,
+                    is_moving=kept.is_moving,
                 )
                 kept.replica.start()
 

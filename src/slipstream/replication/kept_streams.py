@@ -5,7 +5,7 @@ What this is not: when they are made, changed or ended (`hosting`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.config.enums import StorageType
@@ -56,6 +56,18 @@ class KeptStream:
         self.leader = NO_NODE  # the last that was known
         self.leader_since_ns = 0
         self.direct: DirectReplica | None = None  # answers direct gets while it follows
+
+    def hosts(self) -> Sequence[int]:
+        """The servers that keep it."""
+        return self.assignment.hosts
+
+    def is_moving(self) -> bool:
+        """Whether it gets other ones."""
+        return self.assignment.is_moving
+
+    def is_restoring(self) -> bool:
+        """Whether a backup fills it."""
+        return self.assignment.restoring
 
     @property
     def is_leaderless(self) -> bool:

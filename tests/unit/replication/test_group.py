@@ -106,6 +106,9 @@ class Member:
     def stopped(self, error: Exception) -> None:
         self.error = error
 
+    def rests(self) -> None:
+        self.happened.append("rests")
+
     def wakes(self) -> None:
         self.happened.append("wakes")
 

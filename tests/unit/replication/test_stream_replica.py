@@ -57,6 +57,15 @@ def test_a_lone_publish_is_one_message_to_each_follower_and_one_back() -> None:
     assert [len(node.shown()) for node in followers] == [2, 2]
 
 
+def test_a_replica_that_rests_has_no_copies_of_what_its_files_have() -> None:
+    cluster = Cluster()
+    assert cluster.stored(b"one") == {"stream": "S", "seq": 1}
+    assert all(node.replica.store.log.tail for node in cluster.up() if node.replica.store is not None)
+    cluster.until(lambda: all(node.groups.resting for node in cluster.up()), 90)
+    assert [node.replica.store.log.tail for node in cluster.up() if node.replica.store is not None] == [[], [], []]
+    assert cluster.agree() == [(1, b"s.a", b"one")]
+
+
 def test_nobody_is_answered_and_nothing_is_read_before_a_majority_has_it() -> None:
     cluster = Cluster()
     leader = cluster.leader

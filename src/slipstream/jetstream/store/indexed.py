@@ -53,6 +53,8 @@ class ByteSource(Protocol):
 class IndexedReads:
     """The read side of a store: what both stores are to readers."""
 
+    __slots__ = ("_chosen", "_damage", "_first_time", "_source", "state")
+
     def __init__(self, state: StoreState, source: ByteSource, damage: Damage) -> None:
         """Read what the index of this state names from this source."""
         self.state = state

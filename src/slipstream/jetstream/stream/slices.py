@@ -9,7 +9,6 @@ What this is not: the work itself. A slice says whether it was the last.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from slipstream.errors import StorageFault
@@ -34,7 +33,7 @@ class Slices:
         """Take turns through `ports`; `pace` sees to the turn behind a slice, at the end of this one without it."""
         self._ports = ports
         self._pace = pace or ports.call_soon
-        self._waiting: deque[tuple[Slice, SliceDone]] = deque()
+        self._waiting: list[tuple[Slice, SliceDone]] = []  # a few at most; each stream has one
 
     @property
     def busy(self) -> bool:
@@ -60,7 +59,7 @@ class Slices:
 
     def stop(self) -> None:
         """The stream goes: whoever waits is told."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, []
         ends = [done for _, done in waiting]
         each(self._ports, "The end of long work", ends, StorageFault("the stream was stopped"))
 
@@ -77,7 +76,7 @@ class Slices:
             self._ports.report("A piece of long work", error)
             is_last, fault = True, StorageFault(f"{type(error).__name__}: {error}")
         if is_last:
-            self._waiting.popleft()
+            del self._waiting[0]
         if self._waiting:
             self._pace(self._turn)
         if is_last:

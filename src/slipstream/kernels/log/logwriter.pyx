@@ -41,6 +41,8 @@ cdef enum:
     HAND_OVER_MIN = 65536  # bytes that are not copied when they are taken
     LARGE_MIN = 1 << 20  # of what was taken, for the next buffer to be made as large
     FRAME_ROOM_MAX = 256
+    SPARE = 512  # of a buffer: most of a thousand streams write little, and each has one
+    BUSY_MIN = 4096  # of a buffer whose predecessor was handed over
     LARGE_MAX = 30 << 20  # of a buffer that is made as large as the one before; more would be fresh memory
 
 
@@ -100,7 +102,7 @@ cdef class LogWriter:
             self.close_frame()
         need = self.length + n + FRAME_HEAD + self.frame_room
         if need > self.cap:
-            self.grow(need + (need >> 1) + 4096)
+            self.grow(need + (need >> 1) + SPARE)
         if self.frame_at < 0:
             self.frame_at = self.length
             self.length += FRAME_HEAD
@@ -385,7 +387,7 @@ cdef class LogWriter:
             self.resize(length)
             out = <object>self.block
             # A block that grows step by step is copied at each.
-            self.large = min(length + (length >> 2), <Py_ssize_t>LARGE_MAX) if self.unit or length >= LARGE_MIN else 0
+            self.large = min(length + (length >> 2), <Py_ssize_t>LARGE_MAX) if self.unit or length >= LARGE_MIN else BUSY_MIN
             self.forget_block()
         else:
             self.large = 0

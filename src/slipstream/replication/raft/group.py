@@ -396,6 +396,7 @@ class Group:
     def rest(self) -> None:
         """The next event is no tick."""
         self._rests = True
+        self._ports.rests()
 
     def wake(self) -> None:
         """In case of doubt."""

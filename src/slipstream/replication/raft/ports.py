@@ -96,6 +96,10 @@ class GroupPorts(Protocol):
         """This follower needs entries that the log no longer has."""
         ...
 
+    def rests(self) -> None:
+        """It has nothing to do, perhaps for long."""
+        ...
+
     def wakes(self) -> None:
         """It rested, and has to be ticked again."""
         ...

@@ -435,6 +435,10 @@ class Replica(Generic[L]):
         if self.group is not None and self.group.is_leader and self.store is not None:
             self._sender.offer(to, self.store, _membership(self.group.votes))
 
+    def rests(self) -> None:
+        """See `GroupPorts`."""
+        self.log.rest()
+
     def wakes(self) -> None:
         """See `GroupPorts`."""
         self._groups.awake(self.group_id)

@@ -281,7 +281,7 @@ class JetStreamRunner:
     def replica_options(self) -> FileStoreOptions:
         """Of the store of a replica."""
         return FileStoreOptions(
-            random64=lambda: int.from_bytes(os.urandom(8)),
+            random64=_random64,
             noise=os.urandom,
             now_ns=self._server.clock.now_ns,
             reserve=self._reserve,
@@ -430,13 +430,17 @@ class JetStreamRunner:
     def _store_options(self, config: StreamConfig) -> FileStoreOptions:
         codec = codec_of(config)
         return FileStoreOptions(
-            random64=lambda: int.from_bytes(os.urandom(8)),
+            random64=_random64,
             noise=os.urandom,
             now_ns=self._server.clock.now_ns,
             segment_bytes=segment_bytes_for(config.max_bytes, codec),
             codec=codec,
             reserve=self._reserve,
         )
+
+
+def _random64() -> int:
+    return int.from_bytes(os.urandom(8))
 
 
 def _given(configured: int, otherwise: int) -> int:

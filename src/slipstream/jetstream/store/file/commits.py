@@ -20,7 +20,7 @@ from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite, as_fault
 from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.log import SegmentedLog
-from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.pending_files import NO_PATHS, PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.replica.states import LoggedStates
 from slipstream.jetstream.store.state import StoreState
@@ -188,7 +188,7 @@ class LogCommits:
             self.end = done.end
             self.marked = False
         if done.sync:
-            self._files.unsynced = set()
+            self._files.unsynced = NO_PATHS
             log.writer.synced_upto = done.frame_no
             del log.unit_segments[: done.units]
             if done.journal is not None:

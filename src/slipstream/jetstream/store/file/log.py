@@ -407,6 +407,11 @@ class SegmentedLog:
             return begin
         return self.writer.base if segment.id == self.writer.segment else segment.end
 
+    def rest(self) -> None:
+        """Give up copies of what is in the files, unless something is on its way there."""
+        if not (self.writer.pending_bytes or self._queue.segments()):
+            self.drop_caches()
+
     def drop_caches(self) -> None:
         """Forget copies of bytes that were overwritten on disk; what is not written yet stays."""
         self._recent.shorten(0, self._queue.objects())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from typing import Final
 
-__all__ = ["PendingFiles"]
+__all__ = ["NO_PATHS", "PendingFiles"]
+
+NO_PATHS: Final[Set[str]] = frozenset()
+"""One for all: every stream has several sets of paths, which are empty as a rule."""
 
 
 class PendingFiles:
@@ -14,17 +18,21 @@ class PendingFiles:
 
     def __init__(self) -> None:
         """Nothing waits."""
-        self.unsynced: set[str] = set()
+        self.unsynced: Set[str] = NO_PATHS
         """Written by commits that did not sync."""
         self.leftovers: list[str] = []
         """Nothing needs them any more: upkeep removes them."""
-        self.abandoned: set[str] = set()
+        self.abandoned: Set[str] = NO_PATHS
         """Those of the leftovers that held an abandoned unit: a commit in flight may still be writing to them."""
+
+    def clear(self) -> None:
+        """Another log is in the place of this one: nothing of it waits for a sync."""
+        self.unsynced = self.abandoned = NO_PATHS
 
     def abandon(self, paths: Iterable[str]) -> None:
         """Files that held nothing but a unit that was given up: not worth a sync."""
         paths = list(paths)
-        self.abandoned.update(paths)
+        self.abandoned |= set(paths)
         self.unsynced -= self.abandoned
         self.leftovers += paths
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Set
+from typing import Final
 
 from slipstream.jetstream.store.file.jobs import SegmentWrite
 from slipstream.jetstream.store.file.segments.open_segment import Segment
 
 __all__ = ["QueuedWrites"]
+
+_NO_SEGMENTS: Final[Set[int]] = frozenset()  # one for all logs
 
 
 class QueuedWrites:
@@ -17,7 +20,7 @@ class QueuedWrites:
 
     def __init__(self) -> None:
         self._waiting: list[SegmentWrite] = []
-        self._in_flight: Set[int] = frozenset()  # segments that a commit is writing
+        self._in_flight: Set[int] = _NO_SEGMENTS  # segments that a commit is writing
 
     @property
     def size(self) -> int:
@@ -36,7 +39,7 @@ class QueuedWrites:
 
     def finished(self) -> None:
         """What was taken is in the files."""
-        self._in_flight = frozenset()
+        self._in_flight = _NO_SEGMENTS
 
     def segments(self) -> set[int]:
         """Ids of the segments that are not wholly in their files."""
@@ -59,4 +62,4 @@ class QueuedWrites:
     def clear(self) -> None:
         """Another log is in the place of this one."""
         self._waiting = []
-        self._in_flight = frozenset()
+        self._in_flight = _NO_SEGMENTS

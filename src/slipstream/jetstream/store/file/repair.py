@@ -15,7 +15,7 @@ from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
 from slipstream.jetstream.store.file.options import FileStoreOptions
-from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.pending_files import NO_PATHS, PendingFiles
 from slipstream.jetstream.store.file.recovered import RecoveredLog, RecoveryReport
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.upkeep_jobs import RepairJob
@@ -130,12 +130,11 @@ class Repair:
         self._manifest.adopt(recovered.manifest)
         self.report, self.expiries = recovered.report, recovered.expiries
         files.leftovers += recovered.superseded
-        files.abandoned = set()
-        files.unsynced = set()
+        files.clear()
         commits.marked = recovered.vouched
         if log.segments:
             commits.end = (log.active.header.no, log.active.end)
-            files.unsynced.add(log.active.path)
+            files.unsynced |= {log.active.path}
         if not recovered.appendable:
             log.start_segment()
 
@@ -157,4 +156,4 @@ class Repair:
             self._commits.fail(as_fault(error, self._directory))
             self._files.unsynced |= set(doubtful[:-1])
         else:
-            self._files.unsynced = set()
+            self._files.unsynced = NO_PATHS

@@ -62,6 +62,36 @@ __all__ = ["FileStore"]
 class FileStore(IndexedReads):
     """A `Store` in files. Use `create` or `open`."""
 
+    # So many attributes are a dictionary of 1.5 KB in each of thousands.
+    __slots__ = (
+        "_appends",
+        "_applied",
+        "_commits",
+        "_disk",
+        "_erasures",
+        "_facts",
+        "_kept",
+        "_manifest",
+        "_random64",
+        "_reforms",
+        "_removals",
+        "_repair",
+        "_units",
+        "_upkeep",
+        "append",
+        "append_atomic",
+        "begin_commit",
+        "bulk",
+        "commit_frames",
+        "delete",
+        "direct_writer",
+        "directory",
+        "finish_commit",
+        "journal",
+        "log",
+        "replica",
+    )
+
     def __init__(self, disk: Disk, directory: str, uid: bytes, config: bytes, options: FileStoreOptions) -> None:
         """Parts without a log in them; `create` and `open` fill it."""
         state, damage, files = StoreState(MessageIndex(options.random64()), config), Damage(), PendingFiles()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from slipstream.jetstream.config.structs import StreamConfig
@@ -206,6 +207,25 @@ def fields_of(header: bytes) -> dict[bytes, bytes]:
     return dict(reversed(_FIELD.findall(header)))
 
 
+_WHERES: Final = tuple(
+    dict.fromkeys(rule.where for order in ORDERS.values() for rule in order if rule.where is not None)
+)
+"""What rules ask of a stream's settings."""
+_PLAIN_ORIGINS: Final = (Origin.PUBLISH, Origin.SOURCE, Origin.MIRROR, Origin.BULK, Origin.BULK_COPY)
+
+
+@lru_cache(maxsize=256)  # there are many streams, and few kinds of them
+def _orders_where(answers: tuple[bool, ...]) -> tuple[tuple[tuple[Rule, ...], ...], frozenset[Rule]]:
+    """The rules of each origin in streams whose settings answer `_WHERES` like this, and those of them that look at a
+    message without headers and are not checked by fast paths."""
+    holds = {where for where, answer in zip(_WHERES, answers, strict=True) if answer}
+    orders = tuple(
+        tuple(rule for rule in ORDERS[origin] if rule.where is None or rule.where in holds) for origin in Origin
+    )
+    asked = {rule for origin in _PLAIN_ORIGINS for rule in orders[origin] if not rule.headers}
+    return orders, frozenset(asked - CHECKED_BY_FAST_PATHS)
+
+
 class StreamRules:
     """The rules of one stream. Immutable."""
 
@@ -214,16 +234,8 @@ class StreamRules:
     def __init__(self, config: StreamConfig, max_payload_bytes: int) -> None:
         """Those of a configuration that was checked, on a server with this `max_payload`."""
         self.settings = settings = StreamSettings.of(config, max_payload_bytes)
-        self._orders = [
-            tuple(rule for rule in ORDERS[origin] if rule.where is None or rule.where(settings)) for origin in Origin
-        ]
+        self._orders, asked = _orders_where(tuple(bool(where(settings)) for where in _WHERES))
         self._selections: list[dict[tuple[bytes, ...], tuple[Check, ...]]] = [{} for _ in Origin]
-        asked = {
-            rule
-            for origin in (Origin.PUBLISH, Origin.SOURCE, Origin.MIRROR, Origin.BULK, Origin.BULK_COPY)
-            for rule in self._orders[origin]
-            if not rule.headers
-        } - CHECKED_BY_FAST_PATHS
         has_consequences = bool(settings.transform or settings.republishes or config.allow_msg_schedules)
         # Whether a message whose header is not looked at needs no look but at its size and at the room, and has no
         # consequences.

@@ -18,7 +18,6 @@ a fault nothing that depended on lost data says success. What one effect raises 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -155,7 +154,7 @@ class CommitPoint:
         self.removed = Removed()  # what the next commit will take out: whoever removes says so here, and wakes
         self._ready: _Withheld | None = None  # decided before a unit of the store was opened that still is
         self._in_flight: _Withheld | None = None
-        self._synced: deque[_Withheld] = deque()  # of commits on this disk that are not committed yet; none alone
+        self._synced: list[_Withheld] = []  # of commits on this disk that are not committed yet; none alone
         self._stopped = False
 
     @property
@@ -282,7 +281,7 @@ class CommitPoint:
         for _ in range(done.commits):
             if self._stopped or not self._synced:
                 return  # an answer may have had the stream deleted
-            covered = self._synced.popleft()
+            covered = self._synced.pop(0)
             self._tell_removed(covered.removed)
             self._release(covered, None)
         if done.commits and not self._stopped:

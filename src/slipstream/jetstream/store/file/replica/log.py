@@ -172,6 +172,10 @@ class ReplicaLog:
         index = self.synced_index
         return (self._places[index - self._first].epoch, index) if index >= self._first else (0, 0)
 
+    def rest(self) -> None:
+        """Nothing is about to be written or read: copies of what is in files are of no use."""
+        self._log.rest()
+
     def hold(self, index: int) -> None:
         """Keep entries from this one on as they were written, if they still are: somebody is about to need them."""
         self.held = index

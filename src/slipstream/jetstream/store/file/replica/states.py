@@ -46,7 +46,7 @@ class LoggedStates:
         self._waiting: list[StateRecord] = []  # that no commit has logged
         self._open: tuple[int, list[StateRecord]] | None = None  # logged from this frame on, not taken by a commit yet
         self._logged: list[tuple[int, int, list[StateRecord]]] = []  # by the first and the last frame
-        self._keys: set[bytes] = set()  # of those that have a state when all that waits is committed
+        self._keys: dict[bytes, None] = {}  # of those that have a state when all that waits is committed
         self.live_bytes = 0
         """What a copy of the states would take, about."""
         self.pending_bytes = 0
@@ -65,7 +65,7 @@ class LoggedStates:
 
     def put(self, key: bytes, state: bytes) -> None:
         """See `StoreJournal.put`."""
-        self._keys.add(key)
+        self._keys[key] = None
         self._wait(PUT, key, state)
 
     def add(self, key: bytes, delta: bytes) -> None:
@@ -77,7 +77,7 @@ class LoggedStates:
     def remove(self, key: bytes) -> None:
         """See `StoreJournal.remove`."""
         if key in self._keys:
-            self._keys.discard(key)
+            del self._keys[key]
             self._wait(REMOVE, key, b"")
 
     def _wait(self, kind: int, key: bytes, payload: bytes) -> None:
@@ -121,7 +121,7 @@ class LoggedStates:
         records = [(kind, key, payload) for kind, _, _, key, payload in controls if kind in (PUT, ADD, REMOVE)]
         if records:
             self._apply(records)
-            self._keys = set(self._states)
+            self._keys = dict.fromkeys(self._states)
 
     def exact(self, frame_no: int) -> int:
         """The newest frame, this one at most, up to which `committed` says what the log does and nothing else.
@@ -136,7 +136,7 @@ class LoggedStates:
 
     def adopt(self, states: dict[bytes, list[bytes]]) -> None:
         """The log was read back."""
-        self._states, self._keys = states, set(states)
+        self._states, self._keys = states, dict.fromkeys(states)
         self._waiting, self._open, self.pending_bytes = [], None, 0
         self._logged.clear()
         self.live_bytes = sum(map(_size, states.values()))

@@ -28,7 +28,7 @@ class SegmentTable:
         """Number in the index of the next segment."""
         self._highest_no = 0  # of the segments' own numbers, those that are gone included
         self._by_id: dict[int, Segment] = {}
-        self._uncreated: set[int] = set()
+        self._uncreated: list[int] = []
 
     def adopt(self, segments: list[Segment], highest_no: int) -> None:
         """These were found in the directory, and nothing else is."""
@@ -36,7 +36,7 @@ class SegmentTable:
         self._by_id = {segment.id: segment for segment in segments}
         self.next_id = max([self.next_id, *(segment.id + 1 for segment in segments)])
         self._highest_no = highest_no
-        self._uncreated = set()
+        self._uncreated = []
 
     def get(self, id_: int) -> Segment:
         """The segment with this number in the index."""
@@ -76,7 +76,7 @@ class SegmentTable:
         self.next_id += 1
         self.order.append(segment)
         self._by_id[segment.id] = segment
-        self._uncreated.add(segment.id)
+        self._uncreated.append(segment.id)
         return segment
 
     def is_uncreated(self, segment: Segment) -> bool:
@@ -85,7 +85,7 @@ class SegmentTable:
 
     def created(self, segment: Segment) -> None:
         """The write that makes its file is queued."""
-        self._uncreated.discard(segment.id)
+        self._uncreated = [id_ for id_ in self._uncreated if id_ != segment.id]
 
     def drop_last(self) -> None:
         """The last one was never written."""
@@ -111,6 +111,6 @@ class SegmentTable:
         self._by_id[new.id] = new
 
     def _forget(self, ids: Iterable[int]) -> None:
-        for id_ in ids:
-            del self._by_id[id_]
-            self._uncreated.discard(id_)
+        for gone in ids:
+            del self._by_id[gone]
+        self._uncreated = [id_ for id_ in self._uncreated if id_ in self._by_id]
