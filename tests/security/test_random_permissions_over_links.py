@@ -22,11 +22,11 @@ from support.permitted_readers import CONCRETE, READERS, Reader, check_deliverie
 from support.ports import free_port
 
 WAIT_S = 60.0
-SERVERS = ("first", "second", "far", "leaf")
+SERVERS = ("first", "second", "third", "far", "leaf")
 
 
 class LinkedServers:
-    """Two servers of a cluster, one of another cluster, and a leaf of the first; all know the same users."""
+    """Three servers of a cluster, one of another cluster, and a leaf of the first; all know the same users."""
 
     def __init__(self, stack: ExitStack, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -49,10 +49,13 @@ class LinkedServers:
                 gateway {{ name: NEAR, listen: "127.0.0.1:{near}", {gateways} }}
                 leafnodes {{ listen: "127.0.0.1:{leaf}" }}
             """,
-            "second": f"""
+            **{
+                name: f"""
                 cluster {{ name: NEAR, listen: "127.0.0.1:{free_port()}", {mesh} }}
                 gateway {{ name: NEAR, listen: "127.0.0.1:{free_port()}", {gateways} }}
-            """,
+                """
+                for name in ("second", "third")
+            },
             "far": f'gateway {{ name: FAR, listen: "127.0.0.1:{far}", {gateways} }}',
             "leaf": f'leafnodes {{ remotes: [{{ url: "nats://all:x@127.0.0.1:{leaf}", account: A }}] }}',
         }
@@ -130,5 +133,5 @@ def test_delivered_is_what_is_allowed(stack: ExitStack, seed: int) -> None:
             for reader in readers:
                 reader.client.sync()
             world.said(way, writer)
-            lacking = check_deliveries(way, readers, came_to, together=False)
+            lacking = check_deliveries(way, readers, came_to)
             assert time.monotonic() < deadline, (way, lacking)

@@ -56,6 +56,7 @@ class LinkInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     ws_connect_urls: list[str] | None = None
     ldm: bool = False
     compression: str = ""
+    slipstream_hands_on: bool = False  # it knows lists of servers that had nobody for a message
 
     @property
     def understands_traces(self) -> bool:
@@ -83,6 +84,7 @@ def introduce(info: LinkInfo, hub: Hub, tls: TLSOptions | None, *, verifies: boo
     info.tls_verify = tls is not None and verifies
     info.max_payload = hub.options.max_payload
     info.ldm = hub.lame_duck
+    info.slipstream_hands_on = True
 
 
 def subject_lists(given: SubjectPermissionOptions | None) -> SubjectLists | None:

@@ -20,6 +20,7 @@ from slipstream.kernels.links import linkparser as wire
 from slipstream.kernels.links.linkparser import LinkParser
 from slipstream.kernels.wire.outbox import Outbox
 from slipstream.kernels.wire.receivers import Link
+from slipstream.links.gateways.addresses import short_hash
 from slipstream.links.keepalive import Keepalive
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
@@ -83,6 +84,8 @@ class LinkEnd:
         self.close_reason: CloseReason | None = None
         self.outbox = Outbox(hub.flush_queue, self, hub.options.max_pending)
         self.link = Link(kind, self.outbox)
+        if hub.delivery.name is None:
+            hub.delivery.name = short_hash(hub.identity.id)
         self.parser = LinkParser(sink, self.link, hub.delivery, max_payload, max_line)
         self.keepalive = Keepalive(self.outbox, hub.now_ns)
         self.remote_name = ""  # of the other server, as it told
@@ -105,6 +108,10 @@ class LinkEnd:
     def authenticating(self) -> None:
         """The peer has said who it is, or was told who this is; somebody decides now."""
         self.state = State.AUTHENTICATING
+
+    def told_of(self, server_id: str, *, hands_on: bool) -> None:
+        """The peer said who it is, and whether it hands on what members of its queue groups may not have."""
+        self.link.name = short_hash(server_id) if hands_on else None
 
     def begin(self, *, of_clients: bool = True) -> None:
         """The handshake is over: take messages and interest from now on."""

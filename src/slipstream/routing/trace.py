@@ -17,6 +17,7 @@ What this is not: the way of ordinary messages. The parser sends only messages w
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slipstream.clock import rfc3339
@@ -49,6 +50,11 @@ class TraceSource(NamedTuple):
     link: Link | None = None
     queues: tuple[bytes, ...] | None = None
     origin: bytes | None = None
+
+    @property
+    def is_handed_on(self) -> bool:
+        """Whether it is for one queue group alone, which is named twice: all others have had it."""
+        return self.queues is not None and len(self.queues) > 1 and self.queues[0] == self.queues[1]
 
 
 FROM_HERE: Final = TraceSource()
@@ -115,8 +121,8 @@ class MessageTrace:
         body: bytes,
     ) -> int:
         sent = 0
-        aliases = route.renamed or (None,) * len(route.subscriptions)
-        for subscription, alias in zip(route.subscriptions, aliases, strict=True):
+        plain = () if source.is_handed_on else route.subscriptions
+        for subscription, alias in zip(plain, route.renamed or repeat(None), strict=False):
             service = self._service_of(subscription)
             if service is not None:
                 sent += self._through(service, subject, reply, size, body)

@@ -5,6 +5,7 @@ from slipstream.kernels.wire.receivers import Link, Route, Subscription
 
 class Delivery:
     def __init__(self, seed: int, failed: Callable[[Exception], None] | None = None) -> None: ...
+    name: bytes | None
     @property
     def stalled(self) -> bool: ...
     @property

@@ -14,7 +14,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
 from slipstream.kernels.decimal cimport DIGITS, put_number
-from slipstream.kernels.wire.forwarding cimport Forwarding
+from slipstream.kernels.wire.forwarding cimport Forwarding, is_handed_on
 from slipstream.kernels.wire.interest cimport Interest
 from slipstream.kernels.wire.msgwriter cimport Message, MessageWriter, put_sizes
 from slipstream.kernels.wire.receivers cimport Link, Route, Subscription
@@ -39,13 +39,21 @@ cdef class Delivery:
     """Delivers for one server. `seed` feeds the choice among queue members.
 
     `failed` is told of what an internal subscriber raises, which is not the publisher's trouble, nor that of other
-    receivers; None: it is raised.
+    receivers; None: it is raised. `name` is this server's among those that had nobody for a message; None: it has no links.
     """
 
     def __cinit__(self, unsigned long long seed, failed=None):
         self._writer = MessageWriter(seed, failed)
         self._forwarding = Forwarding(self._writer)
         self._hop = None
+
+    @property
+    def name(self):
+        return self._forwarding.name
+
+    @name.setter
+    def name(self, bytes name):
+        self._forwarding.name = name
 
     @property
     def stalled(self):
@@ -258,6 +266,9 @@ cdef class Delivery:
         m.plain_tail = plain_room
         m.plain_size = plain_size
 
+        if is_handed_on(queues):
+            # All others have had it.
+            return self._forwarding.deliver(route, source, queues, origin, publisher, &m, hop)
         for i in range(PyTuple_GET_SIZE(route.subscriptions)):
             sub = <Subscription>PyTuple_GET_ITEM(route.subscriptions, i)
             if sub.closed or (not sub.echo and sub.client is publisher):

@@ -9,8 +9,13 @@
 
 Another server gets a message once, with the names of the queue groups in which it is to choose somebody; what came from a
 server of the cluster goes to none of these again (one hop), nor to other clusters, and nothing goes back over the link by
-which it came. Another cluster gets a message once, too: from the server where it was published. What came from there goes
-to servers of this cluster, and to no third one.
+which it came. A server whose members of a group may not have a message hands it on to another server that has members, for
+this group alone, with a list of those that had nobody for it:
+
+    RMSG <account> <subject> [+ reply | |] <queue> <queue> <server>.. <size>\r\n              and so in all other forms
+
+nats-server does not know this, and is not sent it. Another cluster gets a message once, too: from the server where it was
+published. What came from there goes to servers of this cluster, and to no third one.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -23,6 +28,10 @@ from slipstream.kernels.wire.outbox cimport Outbox
 from slipstream.kernels.wire.receivers cimport (
     TO_GATEWAY, TO_HUB_LEAF, TO_ROUTE, TO_SPOKE, Elsewhere, Link, Route, Subscription,
 )
+
+cdef enum:
+    # Servers that had nobody for a message: a list of them fits into a line of every link.
+    TRIED_MAX = 64
 
 
 cdef inline bint listed(tuple queues, tuple members) noexcept:
@@ -53,10 +62,11 @@ cdef inline bint goes(Subscription sub, Link source, bytes origin, Message *m) n
 
 
 cdef class Forwarding:
-    """What the delivery of one server does with links."""
+    """What the delivery of one server does with links. `name` is the server's, in lists of those that had nobody."""
 
     def __cinit__(self, MessageWriter writer not None):
         self._writer = writer
+        self.name = None
 
     cdef Py_ssize_t deliver(
         self, Route route, Link source, tuple queues, bytes origin, object publisher, Message *m, object hop
@@ -75,6 +85,8 @@ cdef class Forwarding:
         cdef bytes alias
         if source is not None and (source.kind == TO_HUB_LEAF or source.kind == TO_SPOKE):
             origin = source.cluster
+        if is_handed_on(queues):
+            return self._take_handed(route, source, queues, publisher, m, hop)
         if route.elsewhere is None:
             # The common case: no queue group needs another server.
             for i in range(PyTuple_GET_SIZE(route.queues)):
@@ -120,7 +132,9 @@ cdef class Forwarding:
                     ticket = 0
                 else:
                     ticket -= count
-            self._choose(group, source, origin, ticket, targets)
+            if not self._choose(group, source, origin, ticket, targets) and source is not None:
+                # The sender knows what is subscribed to here, not what is allowed.
+                sent += self._hand_on(route, group, source, (), m, hop)
         for i in range(PyTuple_GET_SIZE(route.queues)):
             if i in done or (source is not None and not listed(queues, <tuple>route.queues[i])):
                 continue
@@ -133,10 +147,69 @@ cdef class Forwarding:
                 sent += self._traced_over(route, <Subscription>target[0], source, <bytes>target[1], <bytes>target[2], m, hop)
         return sent
 
-    cdef int _choose(
+    cdef Py_ssize_t _take_handed(
+        self, Route route, Link source, tuple queues, object publisher, Message *m, object hop
+    ) except -1:
+        """What another server had nobody for, in one queue group."""
+        cdef bytes queue = <bytes>PyTuple_GET_ITEM(queues, 0)
+        cdef tuple tried = queues[2:]
+        cdef tuple members
+        cdef Elsewhere group
+        cdef Py_ssize_t i
+        if self.name not in tried:
+            for i in range(PyTuple_GET_SIZE(route.queues)):
+                members = <tuple>PyTuple_GET_ITEM(route.queues, i)
+                if (<Subscription>PyTuple_GET_ITEM(members, 0)).queue == queue and self._writer.group(
+                    route, i, self._writer.pick(PyTuple_GET_SIZE(members)), publisher, m
+                ):
+                    return 1
+        for group in route.elsewhere or ():
+            if group.queue == queue:
+                return self._hand_on(route, group, source, tried, m, hop)
+        return 0
+
+    cdef Py_ssize_t _hand_on(
+        self, Route route, Elsewhere group, Link source, tuple tried, Message *m, object hop
+    ) except -1:
+        """Nobody here may have what was sent for a queue group: the next server that has members and was not asked.
+
+        Leafs first, as nobody else knows all of them; then the cluster, where each server reaches each; then other
+        clusters. A leaf that knows no other gives it back. So each server is asked once, and gives back at most once.
+        """
+        cdef bint again = self.name in tried
+        cdef list ways = []
+        cdef list others = []
+        cdef Subscription sub
+        cdef bytes asked
+        cdef Py_ssize_t i
+        if self.name is None or len(tried) >= TRIED_MAX:
+            return 0
+        if not again:
+            tried += (self.name,)
+        for i in range(PyTuple_GET_SIZE(group.spare)):
+            sub = <Subscription>PyTuple_GET_ITEM(group.spare, i)
+            if sub.link.kind == TO_ROUTE:
+                others.append((sub, None))
+            else:
+                ways.append((sub, None if group.spare_names is None else group.spare_names[i]))
+        ways += [(sub, None) for sub in group.members]
+        ways += others
+        ways += [(sub, None) for sub in group.beyond]
+        asked = b"%b %b %b " % (group.queue, group.queue, b" ".join(tried))
+        for back in (False, True):
+            for sub, alias in ways:
+                if sub.closed or sub.link.name is None or sub.link.outbox._closed:
+                    continue
+                if (not again and sub.link is source) if back else sub.link.name not in tried:
+                    if hop is None:
+                        return self._over(route, sub, source, asked, alias, m)
+                    return self._traced_over(route, sub, source, asked, alias, m, hop)
+        return 0
+
+    cdef bint _choose(
         self, Elsewhere group, Link source, bytes origin, unsigned long long ticket, list targets
     ) except -1:
-        """Which other server chooses a member of a queue group; it is put with the targets."""
+        """Which other server chooses a member of a queue group; it is put with the targets. False: none does."""
         cdef Subscription sub
         cdef Subscription chosen = None
         cdef bytes alias = None
@@ -166,25 +239,19 @@ cdef class Forwarding:
                 chosen = sub
                 alias = None if group.spare_names is None else <bytes>group.spare_names[(start + i) % count]
                 break
-        if chosen is None and source is not None and source.kind == TO_ROUTE:
-            # Who was chosen here is gone meanwhile: rather another server than nobody.
-            for sub in group.members:
-                if not sub.closed and sub.link is not source:
-                    chosen = sub
-                    break
         if chosen is None and (source is None or source.kind == TO_HUB_LEAF or source.kind == TO_SPOKE):
             for sub in group.beyond:
                 if not sub.closed:
                     chosen = sub
                     break
         if chosen is None:
-            return 0
+            return False
         for target in targets:
             if (<Subscription>target[0]).link is chosen.link:
                 target[1] = group.queue + b" " if target[1] is None else target[1] + group.queue + b" "
-                return 0
+                return True
         targets.append([chosen, group.queue + b" ", alias])
-        return 0
+        return True
 
     cdef Py_ssize_t _traced_over(
         self, Route route, Subscription sub, Link source, bytes queues, bytes alias, Message *m, object hop

@@ -19,6 +19,7 @@ cdef class Link:
     cdef public bytes cluster
     cdef public long long distance
     cdef public object readdress
+    cdef public bytes name
 
 
 cdef class Subscription:

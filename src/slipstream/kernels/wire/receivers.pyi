@@ -15,6 +15,7 @@ class Link:
     cluster: bytes | None
     distance: int
     readdress: Callable[[Subscription, bytes], bytes] | None
+    name: bytes | None
     def __init__(self, kind: int, outbox: Outbox, headers: bool = True, cluster: bytes | None = None) -> None: ...
 
 class Presence:

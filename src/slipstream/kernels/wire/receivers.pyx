@@ -37,6 +37,7 @@ cdef class Link:
         headers: the peer understands HMSG.
         cluster: of a leaf: the cluster it belongs to, which never gets back what came from it.
         distance: of a gateway: the nearest cluster is asked first.
+        name: the peer's, in the list of those that had nobody for a message; None: it does not know such lists.
         readdress: of a gateway: given a subscription of it and a reply, says as what the reply leaves; None: as it is.
     """
 
@@ -47,6 +48,7 @@ cdef class Link:
         self.cluster = cluster
         self.distance = 0
         self.readdress = None
+        self.name = None
 
 
 cdef class Subscription:

@@ -250,6 +250,7 @@ class Supercluster:
     def _introduce(self, link: OutboundGateway, info: GatewayInfo) -> None:
         link.remote_id, link.end.remote_name = info.server_id, info.server_name
         link.end.understands_traces = info.understands_traces
+        link.end.told_of(info.server_id, hands_on=info.slipstream_hands_on)
         link.outbox.write(self.introduction.connect(link).line())
         link.outbox.write(self.introduction.info().line())
 

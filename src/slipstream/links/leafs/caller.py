@@ -74,6 +74,7 @@ class LeafCaller:
         link.nonce = info.nonce
         link.named(info.server_name or info.server_id, info.cluster, info.domain)
         link.end.understands_traces = info.understands_traces
+        link.end.told_of(info.server_id, hands_on=info.slipstream_hands_on)
         link.link.headers = info.headers and not self._hub.options.no_header_support
         link.answers_connect = info.info_on_connect
         remote.learn(info.leafnode_urls or [], info.ws_connect_urls or [])
@@ -92,6 +93,7 @@ class LeafCaller:
             compress_mode=link.end.compression,
             remote_account=remote.account,
             protocol=PROTO,
+            slipstream_hands_on=True,
         )
         problem = self._edge.sign_in(link, connect)
         if problem is not None:

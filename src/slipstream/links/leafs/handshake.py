@@ -60,6 +60,7 @@ class LeafConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
     account: str = ""
     new_account: bool = False
     proxy_sig: str = ""
+    slipstream_hands_on: bool = False  # as in INFO
 
     def line(self) -> bytes:
         """As it is sent."""

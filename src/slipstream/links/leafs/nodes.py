@@ -152,6 +152,7 @@ class LeafNodes:
             return
         link.end.remote_name, link.remote_version = connect.name, connect.version
         link.end.understands_traces = connect.protocol >= PROTO
+        link.end.told_of(connect.server_id, hands_on=connect.slipstream_hands_on)
         if not link.end.compression:
             is_old = connect.compress_mode in ("", NOT_SUPPORTED)
             link.end.compression = NOT_SUPPORTED if is_old else OFF

@@ -247,6 +247,7 @@ class Mesh:
         link.info = info
         link.remote_id, link.end.remote_name = info.server_id, info.server_name
         link.end.understands_traces = info.understands_traces
+        link.end.told_of(info.server_id, hands_on=info.slipstream_hands_on)
         if link.solicited:
             link.link.headers = info.headers and not self.hub.options.no_header_support
         elif info.route_account:
