@@ -236,8 +236,9 @@ serving, sentinel = Key(USER, "service"), Key(USER, "sentinel")
 SENTINEL = token(asked, sentinel, user_claims(bearer_token=True, pub={"deny": [">"]}, sub={"deny": [">"]}))
 
 
-def operator_config() -> str:
+def operator_config(xkey: str = "") -> str:
     external: dict[str, Json] = {"auth_users": [serving.public], "allowed_accounts": [allowed.public]}
+    external |= {"xkey": xkey} if xkey else {}
     accounts = {
         system: account_claims(),
         asked: account_claims(authorization=external),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conformance.test_auth_callout import (
     CONFIG,
+    SEALED,
     SENTINEL,
-    STRANGER,
     allowed,
     asked,
     by,
@@ -24,7 +25,8 @@ from conformance.test_auth_callout import (
 )
 from conformance.test_leaf_logins import by_leaf
 from models.wsframes import Frame
-from support.callout_service import Answer, Service, normalised, try_login
+from slipstream.auth.callout.keys import ServerKeys
+from support.callout_service import STRANGER, XKEYS, Answer, Outcome, Service, normalised, try_login
 from support.jwt import token, user_claims
 from support.normalise import Json
 from support.raw_client import RawClient
@@ -52,22 +54,22 @@ def by_websocket(
         if answer is not None:
             request = service.request()
             asked = normalised(request)
-            service.respond(request, answer(request))
+            service.decide(request, answer)
         client.until(rb"PONG\r\n")
         lines = re.sub(rb"INFO [^\r]*\r\n", b"", client.stream)
         return asked, b"PONG\r\n" in lines, lines
 
 
-@pytest.mark.parametrize("own", ["", "authorization { user: w, password: w }"])
-def test_websockets_are_asked_about(both: Both, own: str) -> None:
+@pytest.mark.parametrize(("own", "xkeys"), [("", None), ("authorization { user: w, password: w }", None), ("", XKEYS)])
+def test_websockets_are_asked_about(both: Both, own: str, xkeys: ServerKeys | None) -> None:
     # A listener with a user of its own cannot stand beside users of accounts.
-    config = CONFIG % "" + WEBSOCKET % ""
+    config = CONFIG % (SEALED if xkeys else "") + WEBSOCKET % ""
     if own:
         users = "authorization {\n  users: [{user: auth, password: pwd}]\n"
         config = re.sub(r"accounts \{.*\}\nsystem_account: SYS\nauthorization \{\n", users, config, flags=re.DOTALL)
         config = config.replace(", account: AUTH", "")
     pair = both(config)
-    services = [Service(server.port) for server in (pair.real, pair.ours)]
+    services = [Service(server.port, xkeys=xkeys) for server in (pair.real, pair.ours)]
     account = "$G" if own else "FOO"
     cases: list[tuple[dict[str, Json], str, Answer | None]] = [
         ({"user": "u", "pass": "p"}, "", let_in(account)),
@@ -88,6 +90,30 @@ def test_websockets_are_asked_about(both: Both, own: str) -> None:
         assert outcomes[0] == outcomes[1], (said, cookies)
     for service in services:
         service.close()
+
+
+def by_socket(server: ServerProcess, service: Service, answer: Answer, said: dict[str, Json]) -> Outcome:
+    """The same from a client."""
+    with RawClient(server.port) as client:
+        client.read_until(rb"\r\n")
+        return try_login(client, service, connect(**said), partial(service.decided, answer=answer))
+
+
+@pytest.mark.parametrize("xkey", ["", XKEYS.xkey])
+def test_operator_mode_lets_nothing_pass_before_connect(both: Both, xkey: str) -> None:
+    pair = both(operator_config(xkey) + WEBSOCKET % "" + 'leafnodes { listen: "127.0.0.1:-1", compression: off }')
+    for early in (b"PING\r\n", b"SUB > 1\r\n", b"PUB a 0\r\n\r\n"):
+        told = []
+        for server in (pair.real, pair.ours):
+            with RawClient(server.port) as client, RawClient(server.websocket_port) as socket:
+                client.read_until(rb"\r\n")
+                client.send(early + b"PING\r\n")
+                web = WebSocketClient(socket)
+                web.send(Frame(2, early + b"PING\r\n", key=b"mask"))
+                web.until(rb"-ERR [^\r]*\r\n")
+                told.append((client.read_to_close(), re.sub(rb"INFO [^\r]*\r\n", b"", web.stream)))
+        assert told[0] == told[1]
+        assert all(b"-ERR 'Authorization Violation'" in lines for lines in told[1])
 
 
 class SecureClient(RawClient):
@@ -201,11 +227,13 @@ def test_a_reload_of_the_block_is_refused_and_changes_nothing(both: Both) -> Non
         closing.close()
 
 
-def test_operator_mode_asks_at_every_entrance(both: Both) -> None:
-    """A sentinel's token over a WebSocket and from a leaf node: the service decides there as well."""
-    pair = both(operator_config() + WEBSOCKET % "" + 'leafnodes { listen: "127.0.0.1:-1", compression: off }')
+@pytest.mark.parametrize("xkeys", [None, XKEYS])
+def test_operator_mode_asks_at_every_entrance(both: Both, xkeys: ServerKeys | None) -> None:
+    """A sentinel's token from a client, over a WebSocket and from a leaf node: the service decides there as well."""
+    config = operator_config("" if xkeys is None else xkeys.xkey)
+    pair = both(config + WEBSOCKET % "" + 'leafnodes { listen: "127.0.0.1:-1", compression: off }')
     creds = (serving, token(asked, serving, user_claims()))
-    services = [Service(server.port, creds=creds) for server in (pair.real, pair.ours)]
+    services = [Service(server.port, creds=creds, xkeys=xkeys) for server in (pair.real, pair.ours)]
     servers = list(zip((pair.real, pair.ours), services, strict=True))
     said: dict[str, Json] = {"jwt": SENTINEL, "user": "u", "pass": "p"}
     cases: list[tuple[Answer, bool, Json]] = [
@@ -216,6 +244,9 @@ def test_operator_mode_asks_at_every_entrance(both: Both) -> None:
         (lambda request: request.answer(asked, error="NO"), False, None),
     ]
     for answer, comes, told in cases:
+        client, our_client = (by_socket(server, service, answer, said) for server, service in servers)
+        assert our_client == client
+        assert our_client.came == comes
         real, ours = (by_websocket(server, service, answer, said, "") for server, service in servers)
         assert ours == real
         assert ours[1] == comes

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.test_auth_callout import CONFIG, let_in
-from support.callout_service import Answer, Service, normalised
+from conformance.test_auth_callout import CONFIG, SEALED, let_in
+from slipstream.auth.callout.keys import ServerKeys
+from support.callout_service import XKEYS, Answer, Service, normalised
 from support.leaf_world import LeafWorld, until, until_shown
 from support.normalise import Json
 from support.openid_issuer import Issuer
@@ -34,7 +35,7 @@ def by_leaf(
         if answer is not None:
             request = service.request()
             asked = normalised(request)
-            service.respond(request, answer(request))
+            service.decide(request, answer)
         lines, _ = client.read_until_or_close(rb"(INFO [^\r]*|-ERR [^\r]*)\r\n")
         info = re.search(rb"INFO ([^\r]*)\r\n", lines)
         told = json.loads(info[1]) if info is not None else {}
@@ -43,9 +44,10 @@ def by_leaf(
         return asked, info is not None, "" if refused is None else refused[0].decode(), rights
 
 
-def test_auth_callouts_are_asked_about_leaf_nodes(both: Both) -> None:
-    pair = both(CONFIG % "" + 'leafnodes { listen: "127.0.0.1:-1", compression: off }')
-    services = [Service(server.port) for server in (pair.real, pair.ours)]
+@pytest.mark.parametrize("xkeys", [None, XKEYS])
+def test_auth_callouts_are_asked_about_leaf_nodes(both: Both, xkeys: ServerKeys | None) -> None:
+    pair = both(CONFIG % (SEALED if xkeys else "") + 'leafnodes { listen: "127.0.0.1:-1", compression: off }')
+    services = [Service(server.port, xkeys=xkeys) for server in (pair.real, pair.ours)]
     rights: dict[str, Json] = {"pub": {"allow": ["p.>"], "deny": ["p.no"]}, "sub": {"allow": ["s.>"]}}
     cases: list[tuple[dict[str, Json], Answer | None]] = [
         ({"user": "u", "pass": "p"}, let_in("FOO")),

@@ -108,6 +108,15 @@ class Service:
         xkey = request.claims["nats"]["server_id"]["xkey"]  # type: ignore[index,call-overload]
         return self.xkeys.seal(body, xkey, b"n" * 24)  # type: ignore[arg-type]
 
+    def decided(self, request: Request, answer: Answer) -> bytes:
+        """An answer, sealed if the service has keys for that."""
+        body = answer(request)
+        return body if self.xkeys is None else self.sealed(request, body)
+
+    def decide(self, request: Request, answer: Answer) -> None:
+        """Answer like that."""
+        self.respond(request, self.decided(request, answer))
+
     def close(self) -> None:
         """Leave."""
         self.client.close()

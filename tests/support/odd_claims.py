@@ -108,9 +108,10 @@ class World:
         """Compare whether a token is taken."""
         self._compare(self.push(text), case)
 
-    def same_login(self, text: str, *case: object, told: Callable[[list[bytes]], list[bytes]] = list) -> None:
-        """Compare what a user is told."""
-        self._compare([told(until_full(lines)) for lines in self.login(text)], case)
+    def same_login(self, text: str, *case: object, of_real: Callable[[list[bytes]], list[bytes]] = list) -> None:
+        """Compare what a user is told; `of_real`: what is expected here of what nats-server tells."""
+        real, ours = map(until_full, self.login(text))
+        self._compare([of_real(real), ours], case)
 
     def _compare(self, verdicts: list[Any], case: tuple[object, ...]) -> None:
         self.compared += 1

@@ -18,6 +18,7 @@ from slipstream.links.leafs.remotes import LeafRemote
 from slipstream.links.leafs.words import WEBSOCKET_LEAF
 from slipstream.protocol import texts
 from slipstream.protocol.texts import CloseReason
+from slipstream.routing.deadlines import Deadlines
 from slipstream.server.clients.listener import address_of
 from slipstream.server.clients.tls_protocol import SecurePeer
 from slipstream.server.links.coding import LinkCoding
@@ -81,7 +82,7 @@ class LeafnodeServer:
         ]
         self.sockets: LinkSockets[LeafLink] = LinkSockets(server)
         self._migration = LeafMigration(server)
-        self._ends: dict[LeafLink, asyncio.TimerHandle] = {}  # of logins that end by themselves
+        self._ends = Deadlines(server.turns, server.clock.now_ns)  # of logins that end by themselves
         self.port = 0
 
     def _remote(self, options: LeafRemoteOptions, context: TlsContext) -> LeafRemote:
@@ -169,12 +170,8 @@ class LeafnodeServer:
 
     def end_at(self, link: LeafLink, at_ns: int) -> None:
         """The login of a peer ends then."""
-
-        def end() -> None:
-            self._ends.pop(link, None)
-            link.close(CloseReason.AUTHENTICATION_EXPIRED, texts.AUTHENTICATION_EXPIRED)
-
-        self._ends[link] = self._turns.call_later(max(at_ns - self._server.clock.now_ns(), 0), end)
+        expired = CloseReason.AUTHENTICATION_EXPIRED, texts.AUTHENTICATION_EXPIRED
+        self._ends.add(at_ns, lambda: link.end.is_open, partial(link.close, *expired))
 
     def check_password(self, link: LeafLink, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """Check a password in a thread."""
@@ -203,12 +200,11 @@ class LeafnodeServer:
         checks = self._server.edge.password_checks
         if checks is not None:
             checks.forget(link)
-        end = self._ends.pop(link, None)
-        if end is not None:
-            end.cancel()
         self.sockets.close(link.end, reason)
         remote = link.remote
-        if remote is not None and remote.wanted and reason is not CloseReason.SERVER_SHUTDOWN:
+        if reason is CloseReason.SERVER_SHUTDOWN:
+            self._ends.close()
+        elif remote is not None and remote.wanted:
             self._dial(remote, first=False)
 
     # --- dialling ----------------------------------------------------------------------------------------------------
