@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,12 @@ def test_every_folder_is_in_the_map() -> None:
     folders = {path.relative_to(SOURCE).parts[0] for path in SOURCE.glob("*/*.py")}
     section = MAP.read_text().partition("## Folders")[2]
     assert {folder for folder in folders if f"| `{folder}/` |" not in section} == set()
+
+
+def test_no_folder_is_a_heap() -> None:
+    """Where a folder has more modules than a reader keeps apart, it wants wings."""
+    counts = Counter(path.parent for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
+    assert {folder.name: count for folder, count in counts.items() if count > 48} == {}
 
 
 def test_the_glossary_is_sorted() -> None:
