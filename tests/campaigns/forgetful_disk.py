@@ -176,6 +176,11 @@ class ForgetfulDisk:
             self._name(new, inode)
             self._name(old, None)
 
+    def remove_many(self, paths: Collection[str]) -> None:
+        """See `Disk.remove_many`."""
+        for path in paths:
+            self.remove(path)
+
     def remove(self, path: str) -> None:
         """See `Disk.remove`."""
         with self._lock:

@@ -263,6 +263,11 @@ class SimDisk:
         directory, name = self._above(path)
         directory.change(name, None)
 
+    def remove_many(self, paths: Collection[str]) -> None:
+        """See `Disk.remove_many`."""
+        for path in paths:
+            self.remove(path)
+
     def make_dir(self, path: str) -> None:
         """See `Disk.make_dir`."""
         self._call(path)

@@ -276,9 +276,8 @@ class DirectoryStores:
 
     def _remove(self, directory: str) -> None:
         """Remove all files, the mark that this was decided last, then the directory."""
-        for name in self._disk.list_dir(directory):
-            if name != _DELETED:
-                self._disk.remove(f"{directory}/{name}")
+        names = self._disk.list_dir(directory)
+        self._disk.remove_many([f"{directory}/{name}" for name in names if name != _DELETED])
         self._disk.sync_dir(directory)
         self._disk.remove(f"{directory}/{_DELETED}")
         self._disk.sync_dir(directory)

@@ -91,6 +91,5 @@ class ReplicaMarks:
 
     def _remove_aside(self) -> None:
         if self._disk.is_dir(self._aside):
-            for name in self._disk.list_dir(self._aside):
-                self._disk.remove(f"{self._aside}/{name}")
+            self._disk.remove_many([f"{self._aside}/{name}" for name in self._disk.list_dir(self._aside)])
             self._disk.remove_dir(self._aside)

@@ -306,8 +306,7 @@ class ReplicaFiles:
             self._disk.sync_dir(self.directory)  # that it is gone is about to be said
 
     def _remove_log(self) -> None:
-        for name in self._disk.list_dir(self._log):
-            self._disk.remove(f"{self._log}/{name}")
+        self._disk.remove_many([f"{self._log}/{name}" for name in self._disk.list_dir(self._log)])
         self._disk.remove_dir(self._log)
 
 

@@ -26,7 +26,7 @@ from slipstream.jetstream.store.packed.codecs import Codec, is_known
 from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.commit.faults import fault_of
-from slipstream.jetstream.stream.limits import STREAM_UPKEEP_INTERVAL_NS
+from slipstream.jetstream.stream.limits import STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 
 __all__ = ["NO_STREAM", "ReplicaWork"]
 
@@ -157,6 +157,11 @@ class ReplicaWork:
         elif (job := self._store.begin_upkeep()) is not None:
             self._keeps = True
             self._ports.run_blocking(job.run, guarded(lambda: self._kept_up(job), self._broke))
+        elif self._store.sheds:
+            if self._leads is None and self._store.uncommitted_bytes:
+                self.wake()  # the segment that was closed, and the head of the next
+            if self._timer is None:
+                self._timer = self._ports.call_later(STREAM_UPKEEP_IDLE_NS, guarded(self._keep_up, self._broke))
 
     def _kept_up(self, job: Job) -> None:
         self._keeps = False

@@ -119,6 +119,13 @@ class StoreWrites(Protocol):
         """
         ...
 
+    def begin_afresh(self) -> None:
+        """If nothing is left, go on in another place, so that the places of what was removed can be given back.
+
+        Where they are encrypted, what was in them cannot be read any more then, whoever has the main key.
+        """
+        ...
+
 
 class StoreUnits(Protocol):
     """Messages that come all together or not at all."""

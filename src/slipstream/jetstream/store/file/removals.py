@@ -28,6 +28,7 @@ class LogRemovals:
     __slots__ = (
         "_damage",
         "_erasures",
+        "_is_sealed",
         "_log",
         "_logged_first",
         "_state",
@@ -35,14 +36,20 @@ class LogRemovals:
         "_trim",
         "_trimmed_first",
         "durable_first",
+        "emptied",
     )
 
-    def __init__(self, state: StoreState, damage: Damage, log: SegmentedLog, erasures: LogErasures) -> None:
-        """Nothing was removed."""
+    def __init__(
+        self, state: StoreState, damage: Damage, log: SegmentedLog, erasures: LogErasures, *, is_sealed: bool
+    ) -> None:
+        """Nothing was removed. `is_sealed`: what leaves with its segment cannot be read any more."""
         self._state = state
         self._damage = damage
         self._log = log
         self._erasures = erasures
+        self._is_sealed = is_sealed
+        self.emptied = False
+        """Whether another replica has removed all that there was, and the segment that held it is still written."""
         # What joins the next commit beside the frames in the writer:
         self._tombs = bytearray()
         self._trim = 0
@@ -84,11 +91,10 @@ class LogRemovals:
     def purge(self, subject: bytes = b"", *, up_to_seq: int = 0, keep: int = 0) -> int:
         """See `Store.purge`."""
         self._state.check_writable()
-        log, assigned, last_seq = self._log, self._state.assigned, self._state.index.last_seq
+        assigned, last_seq = self._state.assigned, self._state.index.last_seq
         if not subject and not keep:
             removed = self.trim_to(up_to_seq or last_seq + 1)
-            if not assigned.messages and log.writer.position > STORE_SEGMENT_BYTES_MIN and log.unit is None:
-                log.roll()  # nothing alive: go on in a fresh segment, so that all the old ones can be removed
+            self.begin_afresh()
             return removed
         removals = assigned.removals
         last = min(up_to_seq - 1 if up_to_seq else last_seq, last_seq)
@@ -106,6 +112,28 @@ class LogRemovals:
         elif gone:
             self.trim_to(last_packed(gone) + 1)
         return len(gone) // 8, following
+
+    def begin_afresh(self) -> None:
+        """See `Store.begin_afresh`."""
+        if self.close_emptied() and self._is_sealed:
+            self._trim = max(self._trim, self._state.index.last_seq + 1)  # so that other replicas do the same
+
+    def close_emptied(self) -> bool:
+        """If nothing is alive, go on in a fresh segment, so that all the old ones can be removed; whether it did.
+
+        Of sealed ones also the smallest is closed: its key goes with it.
+        """
+        log = self._log
+        if log.unapplied.last_seq:
+            return False  # some more may come to be: later
+        self.emptied = False
+        if self._state.assigned.messages or log.unit is not None:
+            return False
+        has_held = log.active.header.first_seq <= self._state.index.last_seq
+        closes = log.writer.position > STORE_SEGMENT_BYTES_MIN or (has_held and self._is_sealed)
+        if closes:
+            log.roll()
+        return closes
 
     # --- with the commits -------------------------------------------------------------------------------------------
 
@@ -159,6 +187,7 @@ class LogRemovals:
                 index.trim_to(seq)
                 self._damage.forget_below(seq)
                 self._trimmed_first = max(self._trimmed_first, seq)
+                self.emptied = self._is_sealed and not index.messages
             elif kind == ERASE:
                 ts_ns = self._time_of(seq)
                 if index.delete(seq):

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from slipstream.jetstream.store.file.disk.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.jobs import as_fault
 
@@ -79,9 +81,10 @@ class DiskStage:
             for name in self._disk.list_dir(self._directory):
                 path = f"{self._directory}/{name}"
                 if name.endswith(_WHOLE):
-                    found.append((name.removesuffix(_WHOLE), self._disk.size(path)))
-                else:
-                    self._disk.remove(path)
+                    with suppress(FileNotFoundError):  # its end was cut short
+                        found.append((name.removesuffix(_WHOLE), self._disk.size(path)))
+                        continue
+                self._disk.remove(path)
         except OSError as error:
             raise as_fault(error, self._directory) from error
         return found
@@ -94,8 +97,7 @@ class DiskStage:
         """See `StageArea.destroy`."""
         try:
             names = self._disk.list_dir(self._directory)
-            for name in names:
-                self._disk.remove(f"{self._directory}/{name}")
+            self._disk.remove_many([f"{self._directory}/{name}" for name in names])
             if names or self._disk.is_dir(self._directory):
                 self._disk.remove_dir(self._directory)
         except OSError as error:

@@ -100,7 +100,7 @@ class FileStore(IndexedReads):
         journal = Journal(directory, uid, options.random64, disk.seal)
         facts = LogFacts(state, log)
         erasures = LogErasures(state, log, files, disk, options.noise)
-        removals = LogRemovals(state, damage, log, erasures)
+        removals = LogRemovals(state, damage, log, erasures, is_sealed=bool(disk.seal.cipher))
         appends = LogAppends(state, log, directory)
         units = Units(state, log, facts, removals, files, options.random64)
         states = LoggedStates(log) if options.replicated else None
@@ -305,6 +305,11 @@ class FileStore(IndexedReads):
         return self._upkeep.is_due
 
     @property
+    def sheds(self) -> bool:
+        """Whether sealed segments are left of a stream that is empty: their keys are to go, also if nobody writes."""
+        return bool(self._disk.seal.cipher) and not self.state.index.messages and len(self.log.segments) > 1
+
+    @property
     def report(self) -> RecoveryReport:
         """What the last opening or repair found."""
         return self._repair.report
@@ -369,6 +374,10 @@ class FileStore(IndexedReads):
     def purge_some(self, subject: bytes, *, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
         """See `Store.purge_some`."""
         return self._removals.purge_some(subject, from_seq=from_seq, up_to_seq=up_to_seq, limit=limit)
+
+    def begin_afresh(self) -> None:
+        """See `Store.begin_afresh`."""
+        self._removals.begin_afresh()
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
@@ -436,8 +445,7 @@ class FileStore(IndexedReads):
         """See `Store.destroy`."""
         self.state.closed = True
         try:
-            for name in self._disk.list_dir(self.directory):
-                self._disk.remove(f"{self.directory}/{name}")
+            self._disk.remove_many([f"{self.directory}/{name}" for name in self._disk.list_dir(self.directory)])
             self._disk.remove_dir(self.directory)
             self._disk.sync_dir(self.directory.rsplit("/", 1)[0])
         except OSError as error:

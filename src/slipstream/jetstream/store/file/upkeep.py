@@ -201,6 +201,8 @@ class LogUpkeep:
             return self._removal() or first() or second()
         if self._checks:
             return self._chain_check()
+        if self._removals.emptied and not committing:
+            self._removals.close_emptied()
         piece = self._removal() or self._index_file() or self._manifest_write()
         if piece is not None or self._files.leftovers:
             return piece  # a name that is to go must not be given to another file

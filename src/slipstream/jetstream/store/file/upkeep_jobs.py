@@ -126,9 +126,7 @@ class RemoveJob(UpkeepJob):
     def work(self) -> None:
         """Remove each that is there."""
         present = set(self.disk.list_dir(self.directory))
-        for path in self.paths:
-            if path.rsplit("/", 1)[1] in present:
-                self.disk.remove(path)
+        self.disk.remove_many([path for path in self.paths if path.rsplit("/", 1)[1] in present])
         self.disk.sync_dir(self.directory)
 
 
@@ -212,8 +210,6 @@ class RepairJob(UpkeepJob):
                 self.disk.drop_cache(f"{self.directory}/{name}")
         found = recover_log(self.disk, self.directory, seed=self.seed, first_id=self.first_id, log_end=self.log_end)
         present = set(self.disk.list_dir(self.directory))
-        for path in found.superseded:
-            if path.rsplit("/", 1)[1] in present:
-                self.disk.remove(path)
+        self.disk.remove_many([path for path in found.superseded if path.rsplit("/", 1)[1] in present])
         found.superseded = []
         self.recovered = found

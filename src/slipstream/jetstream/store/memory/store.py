@@ -214,6 +214,9 @@ class MemoryStore(IndexedReads):
             self.trim_to(last_packed(gone) + 1)
         return len(gone) // 8, following
 
+    def begin_afresh(self) -> None:
+        """See `Store.begin_afresh`: nothing is left of what is removed."""
+
     # --- commit and upkeep ------------------------------------------------------------------------------------------
 
     @property

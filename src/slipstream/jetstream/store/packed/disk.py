@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -144,13 +144,16 @@ class PackedDisk:
 
     def remove(self, path: str) -> None:
         """See `Disk.remove`."""
-        packed = self._files.get(path) is not None
-        self._forget(path)
-        self._disk.remove(path)
-        if packed:
-            directory, name = path.rsplit("/", 1)
-            if name + PATCH in self._disk.list_dir(directory):
-                self._disk.remove(path + PATCH)
+        self.remove_many((path,))
+
+    def remove_many(self, paths: Collection[str]) -> None:
+        """See `Disk.remove_many`."""
+        doomed = dict.fromkeys(paths)
+        for directory in {path.rsplit("/", 1)[0] for path in paths if path.endswith(".seg")}:
+            found = [f"{directory}/{name}" for name in self._disk.list_dir(directory) if name.endswith(PATCH)]
+            doomed.update(dict.fromkeys(patch for patch in found if patch.removesuffix(PATCH) in doomed))
+        self._disk.remove_many(list(doomed))
+        self._forget(*paths)
 
     def drop_cache(self, path: str) -> None:
         """See `Disk.drop_cache`."""

@@ -10,7 +10,8 @@
 | VOTE, REACHED, IMPORT, DELETED, space set aside | not: they hold no word of any user |
 
 Offsets in frames are those of the plain file, sizes too. So everything that a store does with files is the same with
-and without it; only that an overwriting takes a safe copy first (`FrameFile.overwrite`).
+and without it; only that an overwriting takes a safe copy first (`FrameFile.overwrite`), and that a file which is
+removed loses its data key before its name (`key_erasure`): each has one of its own, so what was in it is gone then.
 
 What this is not: the decision whether a store is sealed, and with which key (`marker`).
 """
@@ -22,16 +23,18 @@ import os
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
 from slipstream.jetstream.store.file.disk.disk import Disk, Seal, SyncedWrite
-from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header, encode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header, encode_header, is_gone
 from slipstream.jetstream.store.sealed.boxes import BOX_HEAD_BYTES, BOX_MAGIC, open_box, seal_box
 from slipstream.jetstream.store.sealed.frame_file import REDO, FrameFile, HiddenFile, NotAtHand
 from slipstream.jetstream.store.sealed.frames import FRAME_ROOM, SEALED_FRAME_BYTES, FrameKeys, FrameMap
-from slipstream.jetstream.store.sealed.keys import SEED_BYTES, DataKey, KeyRing
+from slipstream.jetstream.store.sealed.key_erasure import erase_keys
+from slipstream.jetstream.store.sealed.keys import SEED_BYTES, KeyRing
 from slipstream.jetstream.store.sealed.parts import PART_MAGIC, PartReader, PartWriter, part_size
 
 __all__ = ["FileKind", "SealedDisk", "bare_name", "file_kind"]
@@ -70,11 +73,11 @@ class SealedDisk:
         self._scratch = _Scratch()
         self._files: OrderedDict[str, FrameFile | None] = OrderedDict()  # None: it is plain, and may be
         self._writers: dict[str, PartWriter] = {}
-        self._keys: OrderedDict[str, DataKey] = OrderedDict()  # of directories, for what is new in them
         self.sync_many = disk.sync_many
         self.sync_dir = disk.sync_dir
         self.truncate = disk.truncate
         self.make_dir = disk.make_dir
+        self.remove_dir = disk.remove_dir
         self.list_dir = disk.list_dir
         self.is_dir = disk.is_dir
         self.write_back = disk.write_back
@@ -127,10 +130,14 @@ class SealedDisk:
         return done
 
     def size(self, path: str) -> int:
-        """See `Disk.size`."""
+        """See `Disk.size`. A part whose key was destroyed is not there any more."""
         size = self._disk.size(path)
-        if file_kind(path) == FileKind.PART and self._disk.read(path, 0, len(PART_MAGIC)) == PART_MAGIC:
-            return part_size(size)
+        if file_kind(path) == FileKind.PART:
+            magic = self._disk.read(path, 0, len(PART_MAGIC))
+            if is_gone(magic):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            if magic == PART_MAGIC:
+                return part_size(size)
         return size
 
     def _read_frames(self, path: str, offset: int, length: int) -> bytes:
@@ -165,7 +172,6 @@ class SealedDisk:
             key = self._ring.open(header.cipher, header.key_id, header.wrapped)
             if key is None:
                 raise PermissionError(errno.EACCES, "encrypted with another key", path)
-            self._adopt(path, key)
             file = FrameFile(self._disk, path, self._ring, key, FrameKeys(key, header))
             file.mend()
         elif not self._ring.accepts_plain:
@@ -260,7 +266,10 @@ class SealedDisk:
         self._disk.create(path)
 
     def rename(self, old: str, new: str) -> None:
-        """See `Disk.rename`."""
+        """See `Disk.rename`. An index file that is replaced names subjects: its key goes first, it is made anew."""
+        if new.endswith(".sdx"):
+            with suppress(FileNotFoundError):
+                erase_keys(self._disk, self._ring, (), (new,))
         self._disk.rename(old, new)
         with self._lock:
             file = self._files.get(old)
@@ -271,18 +280,19 @@ class SealedDisk:
 
     def remove(self, path: str) -> None:
         """See `Disk.remove`."""
-        self._forget(path)
-        self._disk.remove(path)
-        if path.endswith(".seg"):
-            directory, name = path.rsplit("/", 1)
-            if name + REDO in self._disk.list_dir(directory):
-                self._disk.remove(path + REDO)
+        self.remove_many((path,))
 
-    def remove_dir(self, path: str) -> None:
-        """See `Disk.remove_dir`. The key of what was in there is not needed any more."""
-        self._disk.remove_dir(path)
-        with self._lock:
-            self._keys.pop(path, None)
+    def remove_many(self, paths: Collection[str]) -> None:
+        """See `Disk.remove_many`. All keys are destroyed before the first name goes."""
+        doomed = dict.fromkeys(paths)
+        for directory in {path.rsplit("/", 1)[0] for path in paths if path.endswith(".seg")}:
+            found = [f"{directory}/{name}" for name in self._disk.list_dir(directory) if name.endswith(REDO)]
+            doomed.update(dict.fromkeys(redo for redo in found if redo.removesuffix(REDO) in doomed))
+        frames = [path for path in doomed if file_kind(path) is FileKind.FRAMES]
+        boxes = [path for path in doomed if path.endswith(REDO) or file_kind(path) in (FileKind.BOX, FileKind.PART)]
+        erase_keys(self._disk, self._ring, frames, boxes)
+        self._disk.remove_many(list(doomed))
+        self._forget(*doomed)  # not before: until its name is gone a file can be read by who has its key
 
     def _sealed(self, path: str, offset: int, data: bytes) -> tuple[int, bytes]:
         """Where to write what."""
@@ -294,10 +304,10 @@ class SealedDisk:
         if kind is FileKind.BOX:
             if path.removesuffix(".tmp").endswith(".sdx"):
                 data = self._map_of(path).to_bytes() + data
-            return offset, seal_box(self._key_for(path), self._ring.noise(SEED_BYTES), bare_name(path), data)
+            return offset, seal_box(self._ring.make(), self._ring.noise(SEED_BYTES), bare_name(path), data)
         writer = self._writers.get(path)
         if writer is None:
-            writer = self._writers[path] = PartWriter(self._key_for(path), self._ring.noise(SEED_BYTES))
+            writer = self._writers[path] = PartWriter(self._ring.make(), self._ring.noise(SEED_BYTES))
         return writer.add(offset, data)
 
     def _sealed_frames(self, path: str, offset: int, data: bytes) -> bytes:
@@ -309,7 +319,7 @@ class SealedDisk:
             if not header.cipher:
                 self._remember(path, None)
                 return data
-            key = self._key_for(path)
+            key = self._ring.make()
             page = encode_header(header, key.wrapped)
             file: FrameFile | HiddenFile | None
             file = made = FrameFile(self._disk, path, self._ring, key, FrameKeys(key, header))
@@ -335,23 +345,6 @@ class SealedDisk:
         return file.map if isinstance(file, FrameFile) else FrameMap()
 
     # --- what is remembered -----------------------------------------------------------------------------------------
-
-    def _key_for(self, path: str) -> DataKey:
-        """The data key for a new file: that of its directory."""
-        directory = path.rsplit("/", 1)[0]
-        with self._lock:
-            key = self._keys.get(directory)
-            if key is None:
-                key = self._keys[directory] = self._ring.make()
-                if len(self._keys) > _FILES_MAX:
-                    self._keys.popitem(last=False)
-            return key
-
-    def _adopt(self, path: str, key: DataKey) -> None:
-        """A file of a directory has this key: what is new there gets it too."""
-        if self._ring.is_current(key):
-            with self._lock:
-                self._keys.setdefault(path.rsplit("/", 1)[0], key)
 
     def _remember(self, path: str, file: FrameFile | None) -> None:
         with self._lock:

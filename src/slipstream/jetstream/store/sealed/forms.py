@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from slipstream.jetstream.store.file.disk.disk import Disk
-from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header, is_gone
 from slipstream.jetstream.store.sealed.boxes import BOX_MAGIC
 from slipstream.jetstream.store.sealed.disk import FileKind, file_kind
 from slipstream.jetstream.store.sealed.frame_file import REDO
@@ -37,7 +37,7 @@ def is_sealed_file(disk: Disk, path: str) -> bool | None:
     if kind is FileKind.PLAIN:
         return None
     head = disk.read(path, 0, HEADER_BYTES)
-    if not head.strip(b"\0"):
+    if not head.strip(b"\0") or is_gone(head):
         return None  # not written yet, or overwritten
     if kind is FileKind.FRAMES:
         header = decode_header(head)

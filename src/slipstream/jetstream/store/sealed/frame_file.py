@@ -269,8 +269,7 @@ class FrameFile:
         redo = self._path + REDO
         directory, name = redo.rsplit("/", 1)
         if name in self._disk.list_dir(directory):
-            self._disk.remove(redo)
-            self._disk.sync_dir(directory)
+            self._forget()
         content = msgspec.msgpack.encode(frames)
         self._disk.create(redo)
         self._disk.write(redo, 0, seal_box(self._key, self._ring.noise(SEED_BYTES), name, content))

@@ -1,10 +1,11 @@
 """Keys of encryption at rest: the main key, and data keys that it wraps.
 
-    secret from outside --HMAC--> main key --wraps--> data key of a stream --HMAC--> key of one file or run
+    secret from outside --HMAC--> main key --wraps--> data key of a file --HMAC--> key of one purpose or run
                                            '--HMAC--> names of directories
 
-Every derivation is HMAC-SHA256 with a word of its own. A data key is 32 random bytes; each sealed file carries it,
-wrapped, so that a file is readable with the main key alone and there is no list of keys to lose.
+Every derivation is HMAC-SHA256 with a word of its own. A data key is 32 random bytes; each sealed file carries its
+own, wrapped, so that a file is readable with the main key alone, there is no list of keys to lose, and the key goes
+with the file (`key_erasure`).
 
 No nonce is used twice under one key, by construction: what is sealed once (a wrapped key, a box) is sealed under a key
 of its own, made from 16 random bytes that are stored beside it; what is sealed piece by piece has numbers as
@@ -43,7 +44,7 @@ class AtRestCipher(IntEnum):
 
 
 class DataKey:
-    """The key of a stream's files."""
+    """The key of one file."""
 
     __slots__ = ("_secret", "cipher", "key_id", "wrapped")
 
@@ -151,9 +152,9 @@ class KeyRing:
         opened = self._opened[wrapped] = DataKey(secret, AtRestCipher(cipher), key_id, wrapped)
         return opened
 
-    def is_current(self, key: DataKey) -> bool:
-        """Whether new files may be written under it."""
-        return self.current is not None and key.key_id == self.current.id and key.cipher == self.current.cipher
+    def forget(self, wrapped: bytes) -> None:
+        """Nothing that was sealed under this data key is needed any more."""
+        self._opened.pop(wrapped, None)
 
 
 _OPENED_MAX: Final = 10_000  # data keys held besides those in use

@@ -75,6 +75,7 @@ class Removals:
         self._owner.upstream.on_removing()
         if not subject and below_seq > store.last_seq + 1:
             count = store.trim_to(below_seq)
+            store.begin_afresh()
             self._appends.take_over(self._appends.intake.last_id)
         else:
             count = store.purge(subject, up_to_seq=below_seq, keep=keep)
@@ -104,6 +105,8 @@ class Removals:
         work = PurgeSlices(store, subject, up_to_seq=last, count=count, on_slice=self._committer.wake)
 
         def removed(fault: StorageFault | None) -> None:
+            if fault is None:
+                store.begin_afresh()
             self.many_gone(subject)
             done(work.removed, fault)
 
@@ -115,10 +118,13 @@ class Removals:
         Raises:
             StorageFault: nothing can be removed now.
         """
+        store = self._store
         self._owner.upstream.on_removing()
-        work = TruncateSlices(self._store, from_seq, up_to_seq, self._committer.wake)
+        work = TruncateSlices(store, from_seq, up_to_seq, self._committer.wake)
 
         def removed(fault: StorageFault | None) -> None:
+            if fault is None:
+                store.begin_afresh()
             self.many_gone()
             done(work.removed, fault)
 

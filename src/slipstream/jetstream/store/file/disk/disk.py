@@ -129,6 +129,10 @@ class Disk(Protocol):
         """Delete a file."""
         ...
 
+    def remove_many(self, paths: Collection[str]) -> None:
+        """As `remove` of each, in one go where that is faster; after an error some of them are gone."""
+        ...
+
     def make_dir(self, path: str) -> None:
         """Make a directory and its parents; none of them need be new."""
         ...

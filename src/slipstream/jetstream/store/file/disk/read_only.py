@@ -72,6 +72,10 @@ class ReadOnlyDisk:
         """Refused."""
         _refuse(path)
 
+    def remove_many(self, paths: Collection[str]) -> None:
+        """Refused."""
+        _refuse(next(iter(paths), ""))
+
     def make_dir(self, path: str) -> None:
         """Refused."""
         _refuse(path)

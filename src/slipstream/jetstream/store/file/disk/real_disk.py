@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
 from slipstream.jetstream.store.file.disk.disk import PLAIN
@@ -156,6 +156,11 @@ class RealDisk:
         """See `Disk.remove`."""
         self._files.forget(path)
         os.unlink(path)
+
+    def remove_many(self, paths: Collection[str]) -> None:
+        """See `Disk.remove_many`."""
+        for path in paths:
+            self.remove(path)
 
     def make_dir(self, path: str) -> None:
         """See `Disk.make_dir`."""

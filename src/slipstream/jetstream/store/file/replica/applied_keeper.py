@@ -94,9 +94,13 @@ class AppliedKeeper:
             write_applied(self._disk, self._directory, applied, self._random64())
 
     def _is_due(self) -> bool:
-        """Whether segments are not covered, or cannot go because it does not say so, and are no smaller than it."""
+        """Whether segments are not covered, or cannot go because it does not say so, and are no smaller than it.
+
+        Keys of encrypted segments are to go with what was removed, whatever that costs.
+        """
         first_seq, size = self._log.first_kept, 0
         for segment, following in pairwise(self._log.segments):
             if following.header.frame_no > self.saved or self.saved_first <= segment.last_seq < first_seq:
                 size += segment.end
-        return 0 < size >= self._states.live_bytes
+        sheds = bool(self._disk.seal.cipher) and first_seq >= self._log.active.header.first_seq
+        return size > 0 and (sheds or size >= self._states.live_bytes)

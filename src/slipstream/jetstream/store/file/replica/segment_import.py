@@ -216,11 +216,15 @@ def remove_import(disk: Disk, directory: str) -> None:
     """
     staging = f"{directory}.import"
     if disk.is_dir(staging):
+        marks = [name for name in (_COMPLETE, _MANIFEST) if name in disk.list_dir(staging)]
+        for name in marks:  # what is left without them means nothing, whatever it is
+            disk.remove(f"{staging}/{name}")
+        if marks:
+            disk.sync_dir(staging)
         _remove_tree(disk, staging)
         disk.sync_dir(directory.rsplit("/", 1)[0])
 
 
 def _remove_tree(disk: Disk, directory: str) -> None:
-    for name in disk.list_dir(directory):
-        disk.remove(f"{directory}/{name}")
+    disk.remove_many([f"{directory}/{name}" for name in disk.list_dir(directory)])
     disk.remove_dir(directory)

@@ -15,6 +15,7 @@ from slipstream.jetstream.store.file.segments.segment import (
     HEADER_BYTES,
     SegmentHeader,
     decode_header,
+    is_gone,
     is_named,
     parse_name,
 )
@@ -50,7 +51,7 @@ class SegmentChoice:
         self.present = frozenset(names)
         for name in names:
             path = f"{self._directory}/{name}"
-            if name.endswith(".tmp"):
+            if name.endswith(".tmp") or (name.endswith(".sdx") and name[:-4] + ".seg" not in self.present):
                 self.superseded.append(path)
                 continue
             parsed = parse_name(name)
@@ -60,7 +61,11 @@ class SegmentChoice:
             if self._log_end is not None and parsed[0] > self._log_end[0]:
                 self.superseded.append(path)  # made by the write that failed
                 continue
-            header = decode_header(self._disk.read(path, 0, HEADER_BYTES))
+            page = self._disk.read(path, 0, HEADER_BYTES)
+            header = decode_header(page)
+            if header is None and is_gone(page):
+                self.superseded += [path, index_path(path)]
+                continue
             if header is None and not self._disk.seal.cipher:  # the key of a sealed one is gone with its header
                 header = _header_from(manifest, parsed)
             if header is None or not is_named(header, parsed) or (uid and header.uid != uid):

@@ -62,6 +62,15 @@ class CompactionJob:
     fault: StorageFault | None = None
     ended: bool = False
 
+    @property
+    def path(self) -> str:
+        """The new segment, if it comes to be."""
+        return f"{self.directory}/{segment_name(self.inputs[0].header.no, self._generation)}"
+
+    @property
+    def _generation(self) -> int:
+        return max(segment.header.generation for segment in self.inputs) + 1
+
     def run(self) -> None:
         """Rewrite."""
         try:
@@ -75,7 +84,7 @@ class CompactionJob:
             uid=first.uid,
             no=first.no,
             last_no=last.last_no,
-            generation=max(segment.header.generation for segment in self.inputs) + 1,
+            generation=self._generation,
             first_seq=first.first_seq,
             created_ns=first.created_ns,
             prev_no=first.prev_no,
@@ -94,7 +103,7 @@ class CompactionJob:
         scan = scan_segment(data, header)
         if scan.regions or scan.holes:
             raise AssertionError("a rewritten segment does not read back")
-        path = f"{self.directory}/{segment_name(header.no, header.generation)}"
+        path = self.path
         write_whole_file(self.disk, path, data)
         write_whole_file(self.disk, index_path(path), encode_index(scan, encode_controls(scan)))
         self.disk.sync_dir(self.directory)

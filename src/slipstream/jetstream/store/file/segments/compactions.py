@@ -80,6 +80,8 @@ class Compactions:
             if done.damaged is None and done.fault is None:
                 for segment, live in zip(done.inputs, done.live, strict=True):
                     segment.rewrite_below = len(live) // 8  # do not try the same again at every turn
+            if done.fault is not None:  # it may be there, with all that lives now
+                self._files.leftovers += [done.path, index_path(done.path)]
             self._erasures.compaction_ends(replaced=False, failed=done.fault is not None)
             return
         header, path, length, scan = done.result

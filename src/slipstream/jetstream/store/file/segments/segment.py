@@ -18,11 +18,13 @@ from slipstream.dataclass import dataclass
 from slipstream.kernels.log.record import crc32c
 
 __all__ = [
+    "GONE_MAGIC",
     "HEADER_BYTES",
     "EraseIntent",
     "SegmentHeader",
     "decode_header",
     "encode_header",
+    "is_gone",
     "is_named",
     "pack_erase",
     "pack_seq",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 HEADER_BYTES = 4096
+GONE_MAGIC = b"SLIPGONE"
+"""Begins a file whose data key was destroyed: its name is about to go."""
 _COPY_AT = 2048
 _MAGIC = b"SLIPSEG1"
 _VERSION = 1
@@ -172,6 +176,11 @@ def decode_header(data: bytes) -> SegmentHeader | None:
             codec=fields[2],
         )
     return None
+
+
+def is_gone(head: bytes) -> bool:
+    """Whether a file that begins with this means nothing any more: its data key was destroyed on purpose."""
+    return head[: len(GONE_MAGIC)] == GONE_MAGIC
 
 
 def pack_state(first_seq: int, last_seq: int, last_ts_ns: int) -> bytes:
