@@ -81,6 +81,25 @@ def purging(driver: Driver) -> None:
     assert not any("0000000001." in path for path in driver.disk.paths()), "the scenario must remove a segment"
 
 
+def emptying(driver: Driver) -> None:
+    """A few messages are purged, with what is published beside it in the same commit, and again: sealed keys go."""
+    driver.append(4)
+    driver.journal(lambda store: store.journal.put(b"c1", b"state"))
+    driver.commit()
+    driver.purge()
+    driver.append(2)
+    driver.commit()
+    driver.upkeep()
+    driver.purge()
+    driver.commit()
+    driver.upkeep()
+    driver.append(1)
+    driver.commit()
+    driver.upkeep()
+    segments = [path for path in driver.disk.paths() if path.endswith(".seg")]
+    assert not is_sealed() or (len(segments) == 1 and "0000000001." not in segments[0])
+
+
 def erasing(driver: Driver) -> None:
     """Overwriting in the open segment, in closed ones, and in the commit that stored the message."""
     driver.append(120)
@@ -190,6 +209,7 @@ SCENARIOS: dict[str, Callable[[Driver], None]] = {
         rolling,
         compacting,
         purging,
+        emptying,
         erasing,
         configuring,
         uniting,

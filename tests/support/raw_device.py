@@ -5,7 +5,7 @@ And who reads them: somebody who has the main key, every block, and what he note
 
 from __future__ import annotations
 
-from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, decode_header
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
 from slipstream.jetstream.store.sealed.boxes import BOX_HEAD, BOX_HEAD_BYTES, BOX_MAGIC, open_box
 from slipstream.jetstream.store.sealed.frames import FrameKeys, FrameMap, open_frames
 from slipstream.jetstream.store.sealed.keys import DataKey, KeyRing
@@ -48,7 +48,7 @@ class RawDevice(SimDisk):
 def headers_in(blocks: list[tuple[str, bytes]]) -> list[SegmentHeader]:
     """Every header of a segment."""
     found = [decode_header(data[:HEADER_BYTES]) for _, data in blocks]
-    return [header for header in found if header is not None]
+    return list({(header.no, header.salt): header for header in found if header is not None}.values())
 
 
 def opened(blocks: list[tuple[str, bytes]], ring: KeyRing, noted: list[SegmentHeader]) -> bytes:
@@ -57,16 +57,18 @@ def opened(blocks: list[tuple[str, bytes]], ring: KeyRing, noted: list[SegmentHe
     `noted` are headers as they were once, without their keys: who had them knows identities and salts.
     """
     keys = _keys(blocks, ring)
+    blocks = list(dict.fromkeys((path, data.rstrip(b"\0")) for path, data in blocks))
+    headers = headers_in([*blocks, *((("", encode_header(header, header.wrapped))) for header in noted)])
     out = []
     for path, data in blocks:
         content = open_box(ring, path.rsplit("/", 1)[1].removesuffix(".tmp"), data)
         out += [] if content is None else [content]
-        for header in (*noted, *headers_in([(path, data)])) if len(data) > HEADER_BYTES else ():
+        body = data[HEADER_BYTES:]
+        for header in headers if body else ():
             for key in keys:
                 frames = FrameKeys(key, header)
-                if frames.next_frame(data, HEADER_BYTES) == len(data):
+                if frames.magic not in body:
                     break  # not of this header
-                body = data[HEADER_BYTES:]
                 pieces, _ = open_frames(frames, body, at_end=True, shown={}, base=HEADER_BYTES, seen=FrameMap())
                 out.append(b"".join(pieces))
     return b"\n".join(out)

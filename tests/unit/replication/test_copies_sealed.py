@@ -10,6 +10,7 @@ pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: 
 
 from slipstream.jetstream.config.enums import Compression
 from slipstream.jetstream.store.file.disk.disk import Disk
+from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
@@ -91,3 +92,28 @@ def test_who_was_away_gets_segments_and_seals_them_with_its_own_key(disks: objec
         assert len(cluster.agree()) == 5
         if disks is sealed:
             assert not any(b"plaintext" in data for data in files(away).values())
+
+
+@pytest.mark.parametrize("road", ["purge", "filtered"])
+def test_each_copy_loses_its_keys_when_all_is_purged(road: str) -> None:
+    """Leader and followers: the segment that held it goes, though nobody publishes any more."""
+    cluster = Cluster(seed=4, disk_over=sealed, duplicate_window_ns=2 * 10**9)
+    for n in range(5):
+        cluster.stored(b"plaintext %d" % n)
+    cluster.steps(30)
+    keys = {node.id: _keys(node) for node in cluster.up()}
+    assert all(keys.values())
+    leader = cluster.leader
+    cluster.call(leader, "STREAM.PURGE.S", {"filter": "s.>"} if road == "filtered" else {})
+    for node in cluster.up():
+        cluster.until(lambda: not _keys(node) & keys[node.id], 4000)  # noqa: B023
+    assert cluster.stored(b"on")["seq"] == 6
+    for node in cluster.up():
+        cluster.kill(node, power=True)
+    assert [payload for _, _, payload in cluster.agree()] == [b"on"]
+
+
+def _keys(node: Node) -> set[bytes]:
+    """The wrapped data keys of its segments."""
+    pages = [data[:HEADER_BYTES] for path, data in files(node).items() if path.endswith(".seg")]
+    return {header.wrapped for page in pages if (header := decode_header(page)) is not None}
