@@ -5,7 +5,8 @@
     part = writer.close()                      # a plain dict: travels from a worker to whoever commits
     client.commit("ORDERS", txn, batch_id=7, parts=[part])
 
-Nothing of a part is visible before its commit. A part that is not committed is removed by the server after a day.
+Nothing of a part is visible before its commit. A part that is not committed is removed by the server after a day. It is
+there after a restart of the server; where a power cut came before the commit, the commit is refused.
 
 A server on this machine shares memory with us: records are encoded into it, and a message says where. Else, and for
 what does not fit, they are in messages.
@@ -125,7 +126,7 @@ class StageWriter:
         return self
 
     def close(self) -> StagedPart:
-        """Make the part whole and durable; what names it in a commit.
+        """Make the part whole; what names it in a commit.
 
         Raises:
             BulkError: the server has not got what was sent.

@@ -2,7 +2,7 @@
 
     STAGE.<stream> {txn, part, attempt} ──► id
     STAGE.<stream>.<id>.<offset> bytes, in order ──► written by a thread, several at a time ──► {offset}
-    STAGE.<stream>.<id>.END {count, crc, bytes} ──► checked, synced ──► the part, which COMMIT names
+    STAGE.<stream>.<id>.END {count, crc, bytes} ──► checked ──► the part, which COMMIT names
 
 A writer on this machine may put its bytes into memory that it is given, and say where (STAGE.<stream>.<id>.M<offset>).
 They are copied before anything is made of them, and its room is its own again when it is answered.
@@ -196,7 +196,7 @@ class Stages:
         self._write(stage)
 
     def end(self, stream: Stream, id_: str, part: Part, done: Callable[[Part | ApiError], None]) -> None:
-        """The part is whole; `done` gets it under its name when it is durable.
+        """The part is whole; `done` gets it under its name when it is in its file.
 
         Raises:
             ApiError: there is no such part.

@@ -105,11 +105,15 @@ def test_a_power_cut_during_many_steps(seed: int) -> None:
     assert answers[0]["count"] == 800
     world.disk.write, world.disk.sync = write, sync  # type: ignore[method-assign]
     images.append(world.disk.crash(rng, keep=0.0, torn=False))
-    assert len(images) > 15 and len(syncs) < 6, "the ends of segments, and all at the end"
+    assert len(images) > 10 and len(syncs) < 6, "the ends of segments, and all at the end"
     for image in [*rng.sample(images[:-1], 4), images[-1]]:
         again = BulkWorld(image)
         texts = again.texts()
         assert texts in ([b"before"], [b"before", *PAYLOADS])
-        assert again.commit(1, [part]).get("duplicate", False) is (len(texts) > 1)
+        repeated = again.commit(1, [part])
+        if "error" in repeated:  # the part was not synced either
+            assert len(texts) == 1
+            repeated = again.commit(1, [again.stage(ROWS, attempt=1)])
+        assert repeated["duplicate"] is (len(texts) > 1)
         assert again.texts() == [b"before", *PAYLOADS]
     assert len(BulkWorld(images[-1]).texts()) == 801, "what was answered is there"

@@ -29,7 +29,7 @@ class StageArea(Protocol):
         ...
 
     def finish(self, name: str) -> None:
-        """Make a part whole and durable.
+        """Make a part whole. It survives the end of the process; after a power cut it may be spoilt, or gone.
 
         Raises:
             StorageFault: the disk refused.

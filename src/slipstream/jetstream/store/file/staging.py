@@ -1,7 +1,10 @@
 """Staged parts in files beside the streams.
 
 <root>/staging/<stream id>/<name>.open     being written; of no use after a restart
-                          <name>.part     whole and synced
+                          <name>.part     whole
+
+They are not synced: a part that a power cut has spoilt does not match its checksum any more, so its commit is refused
+and whoever staged it stages it again. Most parts are committed and removed before the system has written them out.
 """
 
 from __future__ import annotations
@@ -41,19 +44,15 @@ class DiskStage:
 
     def write(self, name: str, offset: int, data: bytes) -> None:
         """See `StageArea.write`."""
-        path = self._path(name, _OPEN)
         try:
-            self._disk.write(path, offset, data)
-            self._disk.write_back(path, offset, len(data))  # the end of the part is synced
+            self._disk.write(self._path(name, _OPEN), offset, data)
         except OSError as error:
             raise as_fault(error, self._directory) from error
 
     def finish(self, name: str) -> None:
         """See `StageArea.finish`."""
         try:
-            self._disk.sync(self._path(name, _OPEN))
             self._disk.rename(self._path(name, _OPEN), self._path(name, _WHOLE))
-            self._disk.sync_dir(self._directory)
         except OSError as error:
             raise as_fault(error, self._directory) from error
 
