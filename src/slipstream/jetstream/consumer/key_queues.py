@@ -279,6 +279,11 @@ class KeyQueues:
         """Keys that may not go yet because of their rate."""
         return len(self._late_keys)
 
+    def held(self, now_ns: int) -> int:
+        """Messages that may not go now: another one of their key is in flight, or it has had its share."""
+        keys = self._busy.keys() | {key for ready_ns, key in self._late if ready_ns > now_ns}
+        return sum(seq in self._key_of for key in keys for seq in self._waiting.get(key, ()))
+
     def check_invariants(self) -> None:
         """What must hold between calls."""
         queued = [seq for queue in self._waiting.values() for seq in queue]

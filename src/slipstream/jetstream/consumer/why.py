@@ -76,7 +76,9 @@ def _found(consumer: Consumer) -> Iterator[Cause]:
     if consumer.push is not None:
         yield from _of_push(consumer, consumer.push, available)
     elif consumer.pull is not None:
-        yield from _of_pull(consumer, consumer.pull, available, now_ns)
+        source = consumer.deliverer.source
+        held = source.queues.held(now_ns) if isinstance(source, ByKey) else 0
+        yield from _of_pull(consumer, consumer.pull, available - held, now_ns)
     yield from _of_pace(consumer, now_ns)
     limit = consumer.config.max_ack_pending
     if consumer.room() <= 0 and not consumer.state.acks.queued_count:

@@ -301,8 +301,10 @@ def test_a_key_is_in_flight() -> None:
     first, _ = w.pull(2).messages()
     text = said(w, "key_in_flight", "waiting")
     assert text.startswith("1 message waits, of 1 key of which another message is in flight (key-shared)")
+    assert "no_pull" not in why(w), "a pull request would get nothing"
     w.ack(first)
     assert "key_in_flight" not in why(w)
+    assert said(w, "no_pull", "stuck").startswith("No client asks: 1 message could be delivered")
 
 
 def test_a_key_has_had_its_share() -> None:
@@ -310,9 +312,9 @@ def test_a_key_has_had_its_share() -> None:
     w.fill(2, "s.a")
     assert len(w.pull(2).messages()) == 1
     assert said(w, "key_rate", "waiting").startswith("1 key has had its share (rate): the first may go at")
-    assert "until" in why(w)["key_rate"]
+    assert "until" in why(w)["key_rate"] and "no_pull" not in why(w)
     w.ports.advance(MINUTE_NS)
-    assert "key_rate" not in why(w)
+    assert "key_rate" not in why(w) and "no_pull" in why(w)
 
 
 def test_no_more_is_looked_at() -> None:
