@@ -233,8 +233,8 @@ def test_two_writers_and_one_that_dies(streams: Streams, store: RealStore, tmp_p
                     with begin() as writer:
                         before = heard.read_text().count("written")
                         while heard.read_text().count("written") < before + 2:
-                            streams.fill(name, 50, filled)
-                            filled += 50
+                            streams.fill(name, 10, filled)  # fewer than a slow store takes meanwhile
+                            filled += 10
                             threading.Event().wait(chance.random())  # chance, not order: somewhere in a turn
                         writer.kill()
             finally:
