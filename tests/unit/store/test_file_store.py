@@ -376,6 +376,45 @@ def test_a_segment_that_begins_with_much() -> None:
     assert reopen(disk, segment_bytes=16 << 20).get(3).payload == b"x"
 
 
+@pytest.mark.parametrize("survive", [1, 4, 9])
+def test_what_waits_for_a_commit_is_kept_in_blocks(survive: int) -> None:
+    """Each is a write of its own; after a crash between two of them the log ends there, without damage."""
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=300_000)
+    store.log.writer.block_max = 10_000
+    fill(store, 100, size=1_000)
+    job = store.begin_commit()
+    assert isinstance(job, CommitJob)
+    assert [write.offset + len(write.data) for write in job.writes[:-1]] == [write.offset for write in job.writes[1:]]
+    assert len(job.writes) == 10 and max(len(write.data) for write in job.writes) < 13_000
+    job.run()
+    store.finish_commit(job)
+    assert [store.get(seq).payload for seq in (1, 50, 100)] == [payload(seq, 1_000) for seq in (1, 50, 100)]
+    again = reopen(disk, segment_bytes=300_000)
+    assert [again.get(seq).payload for seq in (1, 50, 100)] == [payload(seq, 1_000) for seq in (1, 50, 100)]
+    again.log.writer.block_max = 10_000
+    fill(again, 100, size=1_000)
+    job = again.begin_commit()
+    assert isinstance(job, CommitJob)
+    del job.writes[survive:]
+    job.run()
+    last = reopen(disk, segment_bytes=300_000)
+    assert 100 < last.last_seq < 200 and not last.report.damaged_regions
+    assert last.get(last.last_seq).payload == payload(last.last_seq, 1_000)
+
+
+@pytest.mark.parametrize("segment_bytes", range(20_000, 20_400, 40))
+def test_a_block_may_end_where_its_segment_does(segment_bytes: int) -> None:
+    """What closes a block may take room, too: what seals its last frame, the head of the next one."""
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=segment_bytes)
+    store.log.writer.block_max = 2_000
+    fill(store, 300, size=60)
+    commit(store)
+    again = reopen(disk, segment_bytes=segment_bytes)
+    assert [again.get(seq).payload for seq in (1, 150, 300)] == [payload(seq, 60) for seq in (1, 150, 300)]
+
+
 def test_where_a_torn_frame_was_cut_is_no_damage() -> None:
     disk = SimDisk()
     store = new_file_store(disk)

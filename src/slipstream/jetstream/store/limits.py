@@ -27,6 +27,8 @@ STORE_ALLOCATE_BYTES_MAX: Final = 16 * MIB
 STORE_WRITE_BACK_BYTES_MIN: Final = 1 * MIB
 # Much is written in pieces of this size, so that the device begins with the first before the last is copied.
 STORE_WRITE_PIECE_BYTES: Final = 4 * MIB
+# Messages that wait for a commit are kept in blocks of this size: larger ones are fresh memory each time, page by page.
+STORE_BLOCK_BYTES: Final = 8 * MIB
 # Closed segments that may be without an index file while messages come in: to make one, the segment is read back, which
 # takes what the messages need. A start after a crash reads so many more.
 STORE_UNINDEXED_SEGMENTS_MAX: Final = 8

@@ -21,11 +21,13 @@ cdef class LogWriter:
     cdef readonly uint32_t segment
     cdef readonly Py_ssize_t base
     cdef public Py_ssize_t limit
+    cdef public Py_ssize_t block_max  # a message behind so many bytes is refused until they are taken; 0: never
     cdef readonly uint64_t frame_no
     cdef public uint64_t synced_upto
     cdef public uint64_t epoch
     cdef public int64_t last_ts
 
+    cdef bint block_is_full(self) noexcept
     cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL
     cdef int grow(self, Py_ssize_t cap) except -1
     cdef int resize(self, Py_ssize_t cap) except -1

@@ -8,6 +8,8 @@ class LogWriter:
     segment: int
     base: int
     limit: int
+    block_max: int
+    """A message behind so many bytes is refused until they are taken; 0: never."""
     frame_no: int
     synced_upto: int
     epoch: int
@@ -29,6 +31,8 @@ class LogWriter:
     def position(self) -> int: ...
     @property
     def pending_bytes(self) -> int: ...
+    @property
+    def is_full(self) -> bool: ...
     def has_room(self, length: int) -> bool: ...
     @property
     def last_seq(self) -> int: ...

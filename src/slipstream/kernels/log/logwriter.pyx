@@ -91,6 +91,14 @@ cdef class LogWriter:
         """Bytes not yet taken."""
         return self.length
 
+    @property
+    def is_full(self):
+        """Whether what waits has to be taken before another message fits."""
+        return self.block_is_full()
+
+    cdef bint block_is_full(self) noexcept:
+        return self.block_max and self.length >= self.block_max and not self.unit
+
     def has_room(self, Py_ssize_t length):
         """Whether a message with a record of this length, and perhaps an expiry, fits in the segment."""
         return self.base + self.length + ((length + 15) & ~<Py_ssize_t>7) + FRAME_HEAD + self.frame_room <= self.limit
@@ -226,7 +234,7 @@ cdef class LogWriter:
     ):
         """Encode one message and index it.
 
-        False, and nothing was done: it does not fit in this segment, or its sequence is not the next one.
+        False, and nothing was done: it does not fit in this segment, its sequence is not the next one, or `is_full`.
         """
         cdef Py_ssize_t slen = PyBytes_GET_SIZE(subject), hlen = PyBytes_GET_SIZE(headers)
         cdef Py_ssize_t plen = PyBytes_GET_SIZE(payload)
@@ -262,7 +270,7 @@ cdef class LogWriter:
             flags |= FLAG_EXPIRES
             length |= LENGTH_EXPIRES
         padded = (total + 7) & ~<Py_ssize_t>7
-        if self.base + self.length + padded + FRAME_HEAD + self.frame_room > self.limit:
+        if self.base + self.length + padded + FRAME_HEAD + self.frame_room > self.limit or self.block_is_full():
             return 0
         p = self.reserve(padded, seq, ts)
         put32(p + 4, <uint32_t>hlen)
@@ -387,7 +395,10 @@ cdef class LogWriter:
             self.resize(length)
             out = <object>self.block
             # A block that grows step by step is copied at each.
-            self.large = min(length + (length >> 2), <Py_ssize_t>LARGE_MAX) if self.unit or length >= LARGE_MIN else BUSY_MIN
+            if self.unit or length >= LARGE_MIN:
+                self.large = min(max(length + (length >> 2), self.large >> 1), <Py_ssize_t>LARGE_MAX)
+            else:
+                self.large = BUSY_MIN
             self.forget_block()
         else:
             self.large = 0

@@ -61,11 +61,13 @@ class LogAppends:
     def _append_behind(
         self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int
     ) -> None:
-        """Log the gap before a sequence, go on in a new segment if this one has no room, and append."""
+        """Log the gap before a sequence, go on in a new segment or block if this one has no room, and append."""
         writer = self._log.writer
         length = RECORD_HEAD + len(subject) + len(headers) + len(payload)
         if seq > writer.last_seq + 1:
             self._log_gap(seq - 1)
+        if writer.is_full:
+            self._log.pass_on()  # which may take the last room of the segment
         if not writer.has_room(length):
             self._log.make_room(length)
         if not writer.append(seq, ts_ns, subject, headers, payload, expires_ns):

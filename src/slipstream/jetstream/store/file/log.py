@@ -34,10 +34,7 @@ from slipstream.jetstream.store.file.segments.segment import (
     segment_name,
 )
 from slipstream.jetstream.store.file.segments.table import SegmentTable
-from slipstream.jetstream.store.limits import (
-    STORE_TAIL_CACHE_BYTES,
-    STORE_WRITE_PIECE_BYTES,
-)
+from slipstream.jetstream.store.limits import STORE_BLOCK_BYTES, STORE_TAIL_CACHE_BYTES, STORE_WRITE_PIECE_BYTES
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.chainlinks import NO_LINK
@@ -93,7 +90,10 @@ class SegmentedLog:
         """Identity of the stream."""
         self.segment_bytes = options.segment_bytes
         """A segment is closed when it has this size."""
-        self.writer = LogWriter(state.index)
+        self._replicated = options.replicated
+        self.chain: LogChain | None = None
+        """The hash chain over its records, if it has one."""
+        self.writer = self._new_writer(state.index)
         """Where records are encoded. A repair puts another in its place."""
         self.manifest_due = False
         """Whether segments or configuration are not as the manifest was last made to say."""
@@ -113,9 +113,6 @@ class SegmentedLog:
         """Numbers of the segments where units begin whose end is not synced yet."""
         self.unapplied = UnappliedFrames(0, {})
         """The frames of a replica that are not in the index yet."""
-        self.chain: LogChain | None = None
-        """The hash chain over its records, if it has one."""
-        self._replicated = options.replicated
         self._before_unit = 0  # in a replicated log: number of the last frame before the open unit
         self._queued = (0, 0)  # ... number and sequence of the last frame that left the writer
         self._unit_given_up = False  # ... since the last segment was made
@@ -149,6 +146,10 @@ class SegmentedLog:
         self.roll()
         self.writer.limit = max(self.writer.limit, self.writer.position + length + 1024)
 
+    def pass_on(self) -> None:
+        """What waits in the writer is as much as it may have: queue it, the segment goes on."""
+        self._queue_writer(closes=False)
+
     def roll(self) -> None:
         """Close the segment and start the next."""
         self._queue_writer(closes=True)
@@ -157,6 +158,7 @@ class SegmentedLog:
     def begin_chain(self) -> None:
         """Link everything from here on; before the first segment."""
         self.chain = LogChain(new_links(self.uid, first_link(self.uid)), {}, self.writer.last_seq)
+        self.writer.block_max = 0
 
     def mark(self) -> None:
         """Put a mark into the open frame, in which there is nothing else."""
@@ -260,6 +262,12 @@ class SegmentedLog:
         """Put a CHAIN record into the open frame; the commit that writes it fills it in."""
         writer = self.writer
         writer.control(CHAIN, writer.last_seq, writer.last_ts, b"", NO_LINK)
+
+    def _new_writer(self, index: MessageIndex) -> LogWriter:
+        writer = LogWriter(index)
+        # A replica sends what it wrote; a hash chain has one link a commit.
+        writer.block_max = 0 if self._replicated or self.chain is not None else STORE_BLOCK_BYTES
+        return writer
 
     def _queue_writer(self, *, closes: bool) -> None:
         segment, writer = self.table.order[-1], self.writer
@@ -422,7 +430,8 @@ class SegmentedLog:
     def adopt(self, recovered: RecoveredLog) -> None:
         """Take over what recovery read."""
         self._state.replace_index(recovered.index)
-        self.writer = LogWriter(recovered.index)
+        self.chain = recovered.chain
+        self.writer = self._new_writer(recovered.index)
         self.writer.epoch = recovered.epoch
         # Everything read back counts as synced from here on: it is what the next start would read as well.
         self.writer.synced_upto = recovered.frame_no
@@ -434,7 +443,6 @@ class SegmentedLog:
         self.unit = self.staged = None
         self.unit_segments = []
         self.unapplied = UnappliedFrames(recovered.unapplied_seq, recovered.unapplied_facts)
-        self.chain = recovered.chain
         self._says_nothing = self._unit_given_up = False
         last = self.segments[-1] if self.segments else None
         self.manifest_due = True
