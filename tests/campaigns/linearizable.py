@@ -4,6 +4,8 @@ Clients put, create, update, delete and purge; others get, list keys and watch; 
 keys are never deleted, so that they must never be missing. The controls are servers in which the promise is broken on
 purpose (`eager_server`): removals that are seen before they are committed, and readers that do not wait for what was
 received before them.
+
+With encryption at rest the files are searched at the end: nothing that was stored, no name and no key can be read.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ from nats.js.kv import KeyValue
 
 from campaigns.eager_server import eager_program
 from campaigns.kv_history import DELETE, KEYS, PUT, READ, Event, History
+from support.raw_files import of_directory, told
 from support.server_process import ServerProcess
 from support.servers import server_binary
 
 KEPT = ("kept-1", "kept-2")  # never deleted
 KEYS_USED = (*KEPT, "a", "b", "c")
 BUCKET = "LINEAR"
+KEY = "the key of the files, 32 bytes or more of it"
+WORDS = (b"LINEAR", b"kept-1", b"value ", b"max_msgs_per_subject")
 START_S = 120.0  # campaigns run beside other work
 ANSWER_S = 10.0
 WRITERS, READERS = 4, 4
@@ -51,14 +56,17 @@ class Linear:
 class Linearizable:
     """One server directory, and clients that come back after each death."""
 
-    def __init__(self, directory: Path, *, eager: str = "", seed: int = 1) -> None:
+    def __init__(self, directory: Path, *, eager: str = "", encrypted: bool = False, seed: int = 1) -> None:
         """Prepare; nothing runs yet. `eager` names what the control does too early."""
         self._rng = random.Random(seed)
         self._outcome = Linear()
         self._number = 0
         self._stop = asyncio.Event()
         binary = eager_program(directory, eager) if eager else server_binary("ours")
-        self._server = ServerProcess(binary, directory, flags=("-js", "-sd", str(directory / "store")))
+        self._store = directory / "store"
+        key = f"key: '{KEY}'" if encrypted else ""
+        config = f"jetstream {{ store_dir: '{self._store}'\n{key} }}\n"
+        self._server = ServerProcess(binary, directory, config=config)
         self._server.start_timeout_s = START_S
 
     async def run(self, cycles: int, *, operations: int, kill: bool = True) -> Linear:
@@ -76,6 +84,10 @@ class Linearizable:
         self._server.end()
         self._outcome.broken += self._outcome.history.check()
         return self._outcome
+
+    def readable(self) -> list[str]:
+        """Where something of what was stored can be read."""
+        return told(of_directory(self._store), WORDS, KEY.encode(), self._server.log_lines)
 
     async def _cycle(self, operations: int) -> None:
         self._stop = asyncio.Event()

@@ -8,6 +8,7 @@ asked for everything:
 - all servers have the same messages under the same sequences
 - one order of events explains what clients of the bucket saw (`kv_history`)
 - confirmed acknowledgements hold, and ordered readers miss nothing (`replicated_readers`)
+- nothing can be read in the files and logs of servers that encrypt, which every second one does
 
 With `power`, processes that are killed forget what they had not synced. nats-server runs under the same harness
 (`kind="n"`, `"a"` with `sync_interval: always`): disks are then file systems of their own, and a death is a copy of
@@ -45,6 +46,7 @@ from campaigns.kv_history import PUT, READ, Event, History
 from campaigns.replicated_node import Node, damage
 from campaigns.replicated_readers import Readers
 from support.network_namespaces import NetworkNamespaces
+from support.raw_files import of_directory, told
 
 TROUBLES: Final = (
     *("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader"),
@@ -53,6 +55,7 @@ TROUBLES: Final = (
 POWER_TROUBLES: Final = tuple(trouble for trouble in TROUBLES if not trouble.startswith("damage"))
 """Files of a disk that forgets have other names, and are damaged in the simulator."""
 _STREAM, _BUCKET, _KEYS = "QUEUE", "PLACES", ("a", "b", "c")
+_WORDS = (b"PLACES", b"value ", b"num_replicas", b"max_msgs_per_subject")
 _ANSWER_S, _FORM_S = 3.0, 90.0
 _NEAR: Final = 20  # messages
 _GONE = (nats.errors.Error, OSError, asyncio.TimeoutError, APIError)
@@ -68,6 +71,10 @@ class Replicated:
     unanswered: int = 0
     troubles: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    searched: int = 0
+    """Files of servers that encrypt."""
+    plain: int = 0
+    """Places in files of others where something can be read."""
     worst_gap_s: float = 0.0
     """The longest time without an acknowledgement after one member died or was cut off."""
     broken: list[str] = field(default_factory=list)
@@ -142,9 +149,22 @@ class Trial:
                 await asyncio.gather(*tasks)
                 await self._check()
             finally:
+                self._search()
                 for node in self.nodes:
                     node.close()
         return self._found
+
+    def _search(self) -> None:
+        """What can be read of the files of those that encrypt, and of others, as a control."""
+        for node in self.nodes:
+            if node.store.is_dir():
+                files = of_directory(node.store)
+                found = told(files, _WORDS, node.key.encode() or bytes(32), node.log_text().splitlines())
+                if node.key:
+                    self._found.searched += len(files)
+                    self._found.broken += [f"{node.name}: {what}" for what in found[:5]]
+                else:
+                    self._found.plain += len(found)
 
     # --- load -------------------------------------------------------------------------------------------------------
 
@@ -442,7 +462,7 @@ def replicated_runs(seeds: range, seconds: float = 60.0) -> Figures:
         counts.update(found.troubles)
         counts.update(acked=found.acked, unanswered=found.unanswered, events=len(found.history.events))
         counts.update(confirmed=len(found.readers.confirmed), watched=sum(found.readers.watched.values()))
-        counts.update(power=power, five=seed % 2)
+        counts.update(power=power, five=seed % 2, searched=found.searched)
         worst_s = max(worst_s, found.worst_gap_s)
         broken += [f"seed {seed}: {problem}" for problem in found.broken]
         click.echo(f"{number:,} of {len(seeds):,} runs, {len(broken)} broken", err=True)
@@ -457,6 +477,7 @@ def replicated_runs(seeds: range, seconds: float = 60.0) -> Figures:
             "operations on the bucket": counts["events"],
             "acknowledgements of a consumer that were confirmed": counts["confirmed"],
             "messages seen by ordered readers": counts["watched"],
+            "files of encrypted servers that were searched": counts["searched"],
             "longest time without an acknowledgement, s": round(worst_s, 1),
             "lost, doubled, different or out of order": len(broken),
         },

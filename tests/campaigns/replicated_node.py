@@ -43,7 +43,8 @@ class Node:
         self._conf = directory / f"{self.name}.conf"
         routes = ", ".join(f"nats://{namespaces.address(other)}:6222" for other in range(namespaces.count))
         # Of ours every second server is encrypted: frames and segments go from one kind to the other.
-        ours = f"key: 'a key of server {number} alone'" if number % 2 else ""
+        self.key = f"a key of server {number} alone" if kind == "o" and number % 2 else ""
+        ours = f"key: '{self.key}'" if self.key else ""
         more = {"o": ours, "n": "", "a": "sync_interval: always"}[kind]
         self._conf.write_text(
             f"server_name: {self.name}\nlisten: 0.0.0.0:4222\n"

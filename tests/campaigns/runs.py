@@ -241,6 +241,35 @@ def linearizable(cycles: int) -> Figures:
     )
 
 
+def linearizable_encrypted(cycles: int) -> Figures:
+    """The same on encrypted files, which are searched at the end."""
+    import asyncio
+
+    from campaigns.linearizable import Linear, Linearizable
+
+    def play(count: int, operations: int, *, encrypted: bool = True, eager: str = "") -> tuple[Linear, list[str]]:
+        with tempfile.TemporaryDirectory(prefix="linear-") as directory:
+            tried = Linearizable(Path(directory), eager=eager, encrypted=encrypted, seed=count)
+            return asyncio.run(tried.run(count, operations=operations, kill=not eager)), tried.readable()
+
+    found, readable = play(cycles, 3_000)
+    noticed, _ = play(1, 3_000, eager="removals")
+    _, plain = play(1, 100, encrypted=False)
+    return Figures(
+        {
+            "deaths": cycles,
+            "operations": len(found.history.events),
+            "updates watched": found.watched,
+            "what no order explains": len(found.broken),
+            "files in which a message, a name or a key can be read": len(readable),
+        },
+        (found.broken + readable)[:50],
+        f"removals seen before they are committed: {len(noticed.broken)} found; "
+        f"without a key {len(plain)} places can be read",
+        bool(noticed.broken and plain),
+    )
+
+
 def fuzz(executions: int) -> Figures:
     """Everything that reads bytes of others, under a fuzzer."""
     from campaigns.fuzzing import PLANTED_RUNS
@@ -327,6 +356,20 @@ def raft_control() -> Figures:
     return raft_mutants()
 
 
+def raft_encrypted_part(seeds: range) -> Figures:
+    """Storms on encrypted disks."""
+    from campaigns.raft_sealed import sealed_seeds
+
+    return sealed_seeds(seeds)
+
+
+def raft_encrypted_control() -> Figures:
+    """Broken promises, and disks that are not encrypted."""
+    from campaigns.raft_sealed import sealed_control
+
+    return sealed_control()
+
+
 def replicated_part(seeds: range) -> Figures:
     """Clusters of real processes in trouble."""
     from campaigns.replicated import replicated_runs
@@ -371,6 +414,19 @@ CAMPAIGNS = {
         "Everything that many clients write, read, list and watch in a bucket, over deaths, is explained by one order.",
         linearizable,
         60,
+    ),
+    "raft-encrypted": Campaign(
+        "Agreement of replicas, encrypted",
+        "The same of replicas whose servers encrypt their files, each with a key of its own; no file can be read.",
+        in_one(raft_encrypted_part, raft_encrypted_control),
+        2_000,
+        Parts(raft_encrypted_part, raft_encrypted_control, (*_REPLICAS, "tests/support", "tests/campaigns")),
+    ),
+    "linearizable-encrypted": Campaign(
+        "One order of events, encrypted",
+        "The same with encryption at rest, and no file, name or log tells anything of what was stored.",
+        linearizable_encrypted,
+        20,
     ),
     "kill": Campaign(
         "kill -9 under load",

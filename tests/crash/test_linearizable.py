@@ -12,10 +12,14 @@ from campaigns.linearizable import Linearizable
 pytestmark = pytest.mark.timeout(240)
 
 
-async def test_one_order_explains_what_all_clients_saw(tmp_path: Path) -> None:
-    found = await Linearizable(tmp_path).run(2, operations=400)
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+async def test_one_order_explains_what_all_clients_saw(tmp_path: Path, encrypted: bool) -> None:
+    tried = Linearizable(tmp_path, encrypted=encrypted)
+    operations = 150 if encrypted else 400
+    found = await tried.run(1, operations=operations)
     assert found.broken == []
-    assert len(found.history.events) >= 800 and found.watched > 0 and found.own_writes > 0
+    assert len(found.history.events) >= operations and found.watched > 0 and found.own_writes > 0
+    assert bool(tried.readable()) is not encrypted
 
 
 @pytest.mark.parametrize("eager", ["removals", pytest.param("reads", marks=pytest.mark.long)])

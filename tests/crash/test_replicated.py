@@ -24,6 +24,7 @@ async def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     assert found.broken == []
     assert found.acked >= 100 and len(found.history.events) >= 100 and len(found.troubles) >= 1
     assert found.readers.confirmed and found.readers.payloads
+    assert found.searched and found.plain
 
 
 async def test_nothing_acknowledged_is_lost_by_a_power_cut_of_all_five(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
 
+from campaigns.raft_sealed import sealed_seeds, searched, storms
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
@@ -48,6 +49,14 @@ def test_seeds_hold_while_files_are_damaged(block: int) -> None:
         options = {"max_msgs": 5} if seed % 4 == 3 else {}
         damaged += len(Storm(seed, damages=0.05, padding=300 if seed % 2 else 0, **options).run().damaged)
     assert damaged  # there was something to repair
+
+
+def test_seeds_hold_on_encrypted_disks_that_tell_nothing() -> None:
+    """The campaign `raft-encrypted` runs more of the same seeds."""
+    found = sealed_seeds(range(3, 5))
+    assert found.broken == []
+    assert found.counts["publishes acknowledged"] and found.counts["files damaged"]
+    assert searched(storms(3)[0]().run())[1]  # the same search, where nothing is encrypted
 
 
 def test_an_emptied_segment_that_others_came_after_is_damage() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from slipstream.jetstream.account.directory import DirectoryStores
+from slipstream.jetstream.store.file.disk.disk import Disk
 from slipstream.testing.sim_disk import SimDisk
 from support.jetstream_world import FakePorts, World
 from support.stores import options
@@ -24,13 +25,28 @@ def make_root(disk: SimDisk, path: str) -> None:
         disk.faults, disk.calls = faults, 0
 
 
-def disk_world(disk: SimDisk, ports: FakePorts | None = None, *, replicated: bool = False, **facts: Any) -> World:
-    """An account that keeps its streams on `disk`; `replicated`: somebody else says what is committed."""
+def disk_world(
+    disk: SimDisk,
+    ports: FakePorts | None = None,
+    *,
+    replicated: bool = False,
+    seen: Disk | None = None,
+    **facts: Any,
+) -> World:
+    """An account that keeps its streams on `disk`.
+
+    Args:
+        disk: the simulated one.
+        ports: of the account.
+        replicated: somebody else says what is committed.
+        seen: what the account sees of the disk, if that is not all.
+        facts: of the account.
+    """
     ports = ports or FakePorts()
     make_root(disk, "/js")
     rng = random.Random(next(_seeds))
     stores = DirectoryStores(
-        disk,
+        seen or disk,
         ROOT,
         options=lambda _: replace(
             options(segment_bytes=1 << 16, seed=rng.getrandbits(32)), now_ns=ports.now_ns, replicated=replicated

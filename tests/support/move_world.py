@@ -38,12 +38,13 @@ class HostingNode(Node):
         self.ports = ConsumerPorts()
         self.ports.clock_ns = START_NS + cluster.now * TICK_NS
         self.ports._random.seed(cluster.rng.getrandbits(32))
-        self.world = disk_world(self.disk, self.ports, cluster=cluster)
+        seen = cluster.disk_over(self.disk, self.id)
+        self.world = disk_world(self.disk, self.ports, seen=seen, cluster=cluster)
         seed = cluster.rng.getrandbits(32)
         self.groups = Groups(self, self.ports.call_soon)
         self.hosting = Hosting(
             self.id,
-            self.disk,
+            seen,
             REPLICAS,
             lambda: replace(options(segment_bytes=1 << 14, seed=seed), now_ns=self.ports.now_ns, replicated=True),
             self.groups,

@@ -55,10 +55,11 @@ class Node:
         self.ports = ConsumerPorts()
         self.ports.clock_ns = START_NS + cluster.now * TICK_NS
         self.ports._random = random.Random(cluster.rng.getrandbits(32))
-        self.world: World = disk_world(self.disk, self.ports)
+        seen = cluster.disk_over(self.disk, self.id)
+        self.world: World = disk_world(self.disk, self.ports, seen=seen)
         seed = cluster.rng.getrandbits(32)
         self.files = ReplicaFiles(
-            cluster.disk_over(self.disk, self.id),
+            seen,
             f"{ROOT}/replicas/{UID.hex()}",
             lambda: replace(options(segment_bytes=1 << 14, seed=seed), now_ns=self.ports.now_ns, replicated=True),
         )
@@ -144,7 +145,7 @@ class Cluster:
         disk_over: Callable[[SimDisk, int], Disk] = lambda disk, _node: disk,
         **config: Any,
     ) -> None:
-        """`disk_over`: what replicas see of the disk of a node."""
+        """`disk_over`: what a node sees of its disk."""
         self.disk_over = disk_over
         self.rng = random.Random(seed)
         self.replica = replica
