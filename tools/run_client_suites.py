@@ -229,16 +229,23 @@ def read_go(output: str) -> Outcomes:
     for line in output.splitlines():
         if line.startswith("{"):
             event = json.loads(line)
-            if event.get("Test") and event.get("Action") in ("pass", "fail", "skip"):
+            if event.get("Test") and event.get("Action") in ("run", "pass", "fail", "skip"):
                 name = f"{event['Package']}::{_UUID.sub('<uuid>', event['Test'])}"
+                # One that began and never ended went down with its process.
                 found[name] = {"pass": "passed", "skip": "skipped"}.get(event["Action"], "fail")
     return found
 
 
+def to_run_again(first: Outcomes, expected: Iterable[str]) -> list[str]:
+    """Tests that failed, and those that never began, as a test before them ended their process."""
+    return sorted({test for test, outcome in first.items() if outcome in BAD} | (set(expected) - set(first)))
+
+
 def with_second_chance(first: Outcomes, again: Outcomes) -> tuple[Outcomes, list[str]]:
-    """What holds after the tests that failed were run once more, and which of them were flaky."""
+    """What holds after those were run once more, and which of the ones that failed were flaky."""
     flaky = sorted(test for test, outcome in first.items() if outcome in BAD and again.get(test) == "passed")
-    return {**first, **dict.fromkeys(flaky, "passed")}, flaky
+    began_late = {test: outcome for test, outcome in again.items() if test not in first}
+    return {**first, **dict.fromkeys(flaky, "passed"), **began_late}, flaky
 
 
 def differences(real: Outcomes, ours: Outcomes) -> list[str]:
@@ -277,7 +284,7 @@ def main() -> int:
         flaky: dict[str, list[str]] = {}
         for server, binary in servers.items():
             first = run(suite, words, repo, binary, directory)
-            failed = [test for test, outcome in first.items() if outcome in BAD]
+            failed = to_run_again(first, outcomes.get("real", {}))
             again = run(suite, words, repo, binary, directory, failed) if failed else {}
             outcomes[server], flaky[server] = with_second_chance(first, again)
             print(

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tools.compare_exporters import metrics
 from tools.run_client_suites import (
     NotAvailable,
     Suite,
@@ -13,6 +14,7 @@ from tools.run_client_suites import (
     differences,
     read_go,
     read_junit,
+    to_run_again,
     with_second_chance,
 )
 
@@ -40,6 +42,15 @@ def test_a_test_that_passes_the_second_time_is_flaky() -> None:
     assert flaky == ["b"]
 
 
+def test_tests_that_a_process_took_with_it_are_run_again() -> None:
+    began = '{"Action":"run","Package":"p","Test":"A"}\n{"Action":"pass","Package":"p","Test":"A"}\n'
+    first = read_go(began + '{"Action":"run","Package":"p","Test":"B"}\npanic: send on closed channel\n')
+    again = to_run_again(first, ["p::A", "p::B", "p::C"])
+    assert (first, again) == ({"p::A": "passed", "p::B": "fail"}, ["p::B", "p::C"])
+    outcomes, flaky = with_second_chance(first, {"p::B": "passed", "p::C": "passed"})
+    assert (set(outcomes.values()), flaky) == ({"passed"}, ["p::B"])
+
+
 def test_what_counts_is_what_passes_with_nats_server() -> None:
     real = {"a": "passed", "b": "failure", "c": "passed", "d": "passed"}
     assert differences(real, {"a": "passed", "b": "failure", "c": "failure"}) == ["c", "d"]
@@ -57,3 +68,8 @@ def test_a_clone_is_edited_or_refused(tmp_path: Path) -> None:
     for _ in range(2):  # nor is it taken as it is the next time
         with pytest.raises(NotAvailable, match="not as it was"):
             checkout(changed, tmp_path, str(source))
+
+
+def test_metrics_are_compared_by_name_and_labels() -> None:
+    page = '# HELP nats_a b\nnats_a{x="1",y="a\\"}b"} 4\nnats_a{y="2",x="3"} 5\nnats_b 1\ngo_threads 3\n'
+    assert metrics(page, ("nats_",)) == {("nats_a", ("x", "y")), ("nats_b", ())}
