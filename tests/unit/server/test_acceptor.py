@@ -66,7 +66,7 @@ async def _accepting(turns: _Turns) -> AsyncIterator[tuple[Acceptor, int]]:
     global protocol
     protocol = Protocol
     listening = bind("port", "127.0.0.1", -1)
-    acceptor = Acceptor(turns, listening, Protocol)  # type: ignore[arg-type]
+    acceptor = Acceptor(turns, listening, lambda _: Protocol())  # type: ignore[arg-type]
     asyncio.get_running_loop().remove_reader(listening)  # events come from the test
     try:
         yield acceptor, listening.getsockname()[1]

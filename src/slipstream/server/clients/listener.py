@@ -29,6 +29,8 @@ from slipstream.server.sockets.read_pace import ReadPace
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
+    import socket
+
     from slipstream.server.server import Server
 
 __all__ = ["ClientProtocol", "address_of"]
@@ -55,22 +57,52 @@ class ClientProtocol(asyncio.BufferedProtocol):
     # --- asyncio ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client is there: greet it."""
+        """A client is there: greet it, unless that was done already."""
         self.transport = cast(asyncio.Transport, transport)
-        if self.open(Peer(*address_of(self.transport))):
+        if self.connection is not None:
+            if self._attach():
+                self.flush()
+                self.start_timers()
+        elif self.open(Peer(*address_of(self.transport))):
             self._turns.run_and_flush(self.connection.greet)  # it says nothing before it has INFO
             self.start_timers()
 
+    def greet_on(self, accepted: socket.socket) -> None:
+        """Make the connection and send INFO before the loop has the socket: the client has something to do meanwhile.
+
+        Until then nothing else can be sent to it: that waits in its outbox.
+        """
+        hub = self._server.hub
+        try:
+            ip, port = accepted.getpeername()[:2]
+        except OSError:  # it is gone, which the loop finds out as well
+            ip, port = "", 0
+        self.connection = connection = hub.open_connection(Peer(_plain_ip(ip), port))
+        if connection.state is State.CLOSED:
+            return
+        line = hub.info_line(connection)
+        try:
+            sent = accepted.send(line)
+        except OSError:
+            sent = 0
+        if sent < len(line):
+            connection.outbox.write(line[sent:])
+
     def open(self, peer: Peer) -> bool:
         """Make the connection of a peer; False when the server wants none of it."""
+        self.connection = self._server.hub.open_connection(peer)
+        return self._attach()
+
+    def _attach(self) -> bool:
+        """Connection and socket know each other from here on; False when the server wants none of it."""
+        connection = self.connection
         # Whatever is not sent at once is too much; the loop's own TLS (the dashboard's) counts from its limit on.
         secure = self.transport.get_extra_info("sslcontext") is not None
         self.transport.set_write_buffer_limits(high=int(secure))
-        self.connection = connection = self._server.hub.open_connection(peer)
         connection.edge = self
         connection.outbox.early_at = EARLY_FLUSH_BYTES
         if connection.state is State.CLOSED:
-            # The hub closed it before it had an edge.
+            # Closed before it had an edge.
             self.finish()
             return False
         return True
@@ -298,6 +330,9 @@ def address_of(transport: asyncio.Transport) -> tuple[str, int]:
     name = transport.get_extra_info("peername")
     if not name:
         return "", 0
-    ip = name[0]
-    # A dual-stack socket shows IPv4 peers in IPv6 dress.
-    return ip.removeprefix("::ffff:"), name[1]
+    return _plain_ip(name[0]), name[1]
+
+
+def _plain_ip(ip: str) -> str:
+    """A dual-stack socket shows IPv4 peers in IPv6 dress."""
+    return ip.removeprefix("::ffff:")

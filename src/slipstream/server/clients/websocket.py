@@ -101,7 +101,7 @@ class WebsocketListener:
         listening = server.bind("websocket", listener.host, listener.port)
         listener.port = listening.getsockname()[1]
         server.hub.websocket_host, server.hub.websocket_port = listener.host, listener.port
-        listener._listener = Acceptor(server.turns, listening, lambda: WebsocketProtocol(server, listener))
+        listener._listener = Acceptor(server.turns, listening, lambda _: WebsocketProtocol(server, listener))
         server.log("INF", f"Listening for websocket clients on {listener._scheme}://{listener.host}:{listener.port}")
         if listener.front.tls is None:
             server.log("WRN", "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")

@@ -62,8 +62,8 @@ class LinkSockets(Generic[KindOfLink]):
     def let_in(self) -> None:
         """All ports are open, so that a peer can be told of them: greet who connected, and who will."""
         if self._bound is not None:
-            self._listener = Acceptor(self._server.turns, *self._bound)
-            self._bound = None
+            (listening, protocol), self._bound = self._bound, None
+            self._listener = Acceptor(self._server.turns, listening, lambda _: protocol())
 
     def start_pings(self, end: LinkEnd) -> None:
         """The handshake is over: ask from now on whether the peer lives."""

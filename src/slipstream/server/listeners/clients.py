@@ -10,6 +10,8 @@ from slipstream.server.sockets.acceptor import Acceptor
 from slipstream.server.sockets.binding import host_port
 
 if TYPE_CHECKING:
+    import socket
+
     from slipstream.config.options import Options
     from slipstream.server.clients.gate import ClientGate
     from slipstream.server.server import Server
@@ -56,8 +58,12 @@ class ClientPort:
 
         return ClientGate(self._server, options)
 
-    def _new_client(self) -> ClientProtocol:
-        return ClientProtocol(self._server) if self._gate is None else self._gate.new_protocol()
+    def _new_client(self, accepted: socket.socket) -> ClientProtocol:
+        if self._gate is not None:
+            return self._gate.new_protocol()
+        client = ClientProtocol(self._server)
+        client.greet_on(accepted)
+        return client
 
     def prepare(self, options: Options) -> Callable[[Options], None]:
         """See `ListenerRow.prepare`."""

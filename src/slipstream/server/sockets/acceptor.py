@@ -39,13 +39,16 @@ _SHORTAGE_PAUSE_NS: Final = SECOND_NS
 class Acceptor:
     """Accepts connections of one listening socket until it is closed."""
 
-    def __init__(self, turns: Turns, listening: socket.socket, factory: Callable[[], asyncio.BufferedProtocol]) -> None:
+    def __init__(
+        self, turns: Turns, listening: socket.socket, factory: Callable[[socket.socket], asyncio.BufferedProtocol]
+    ) -> None:
         """Begin.
 
         Args:
             turns: the server.
             listening: a socket that listens and does not block; closed with this.
-            factory: makes the protocol of a connection.
+            factory: makes the protocol of a connection, and may say something on its socket already: the peer reads it
+                while the loop takes the socket over, which is half of what it costs to let somebody in.
         """
         self._turns = turns
         self._loop = asyncio.get_running_loop()
@@ -114,7 +117,12 @@ class Acceptor:
         if self._listening.fileno() < 0:
             accepted.close()
             return
-        await self._loop.connect_accepted_socket(self._factory, accepted)
+        protocol = self._factory(accepted)
+        try:
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
+        except OSError as error:
+            accepted.close()
+            protocol.connection_lost(error)
 
     def _opened(self, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
