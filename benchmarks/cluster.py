@@ -208,7 +208,8 @@ def _run_alone(server: Server, scale: Scale) -> Sequence[float]:
     makes most of it is kept out: servers have a processor for themselves, the load has the others.
     """
     messages = scale.of(1_000_000)
-    with_cluster, without = [], []
+    with_cluster: list[int] = []
+    without: list[int] = []
     processors = sorted(os.sched_getaffinity(0))
     try:
         for _ in range(_PAIRS_ALONE):

@@ -69,6 +69,8 @@ async def test_leaders(kind: str, tmp_path: Path) -> None:
             assert "10040" in refused.stderr
             first = cli.call("server", "report", "jetstream", *SYSTEM).stdout
             assert "RAFT Meta Group Information" in first and "*" in first
+            _leaders_are_counted(cli)
+            _what_needs_a_higher_level(cli)
             assert "New leader elected" in cli.call("server", "cluster", "step-down", *SYSTEM).stderr
             limits = ("--lag-critical", "100", "--seen-critical", "1m", *SYSTEM)
             checked = cli.call("server", "check", "meta", "--expect", "3", *limits).stdout
@@ -93,6 +95,32 @@ async def test_leaders(kind: str, tmp_path: Path) -> None:
             assert "no server called 'nobody'" in unknown.stderr
 
         await asyncio.to_thread(run)
+
+
+def _leaders_are_counted(cli: Cli) -> None:
+    leader = cli.json("stream", "info", "X", "-j")["cluster"]["leader"]
+    report = cli.call("stream", "report", "--leaders").stdout
+    assert [cell.strip() for cell in report.splitlines()[-2].split("│")[1:-1]] == [leader, "C", "1", "*" * 10]
+    consumer = cli.json("consumer", "info", "X", "C", "-j")["cluster"]["leader"]
+    report = cli.call("consumer", "report", "X", "-l").stdout
+    assert [cell.strip() for cell in report.splitlines()[-2].split("│")[1:-1]] == [consumer, "C", "1", "*" * 10]
+    report = cli.call("server", "report", "jetstream", "--leaders", *SYSTEM).stdout
+    assert "Stream Leaders" in report and "Consumer Leaders" in report
+    assert [cell.strip() for cell in report.splitlines()[-2].split("│")[1:-1]] == [consumer, "C", "1", "*" * 10]
+
+
+def _what_needs_a_higher_level(cli: Cli) -> None:
+    cli.call("stream", "add", "T", "--subjects", "t", "--allow-msg-ttl", "--defaults")
+    cli.call("consumer", "add", "T", "D", "--pull", "--defaults")
+    report = ("server", "report", "downgrade")
+    (stream,) = cli.json(*report, "0", "--json", *SYSTEM)["streams"]
+    assert stream == {"account": "A", "name": "T", "api_level": 1}
+    (consumer,) = cli.json(*report, "0", "--all", "--json", *SYSTEM)["consumers"]
+    assert consumer == {"account": "A", "name": "D", "stream": "T*", "api_level": 0}
+    shown = cli.call(*report, "0", "--all", *SYSTEM).stdout
+    assert "Assets: Streams" in shown and "Assets: Consumers" in shown
+    assert cli.call(*report, "9", *SYSTEM).stdout == "All assets are compatible with the specified API level.\n"
+    cli.call("stream", "rm", "T", "-f")
 
 
 def test_what_is_said_without_a_cluster(tmp_path: Path, server: ServerProcess) -> None:

@@ -124,6 +124,8 @@ def test_list_and_ping(cli: Cli) -> None:
     assert re.fullmatch(rf"demo {{56}} rtt=[\d.]+(m|µ)s\n{statistics}", cli.screen("server", "ping", "1", *SYSTEM))
     with_id = cli.call("server", "ping", "1", "--id", *SYSTEM).stdout
     assert re.fullmatch(rf"N\w{{55}} demo {{56}} rtt=[\d.]+(m|µ)s\n{statistics}", with_id)
+    graph = cli.call("server", "ping", "1", "--graph", *SYSTEM).stdout
+    assert re.search(statistics + r"\n +1 ┤ *█\n(?: +┤ *█\n)+ +0 ┤ *█\nResponses per 25ms\n$", graph)
     assert NEEDS_SYSTEM in cli.call("server", "ping", status=1).stderr
 
 
@@ -169,6 +171,14 @@ def test_report_connections(cli: Cli) -> None:
         assert by_subject["name"] == "listener"
         (by_user,) = cli.json("server", "report", "conn", "--username", "sys", "-j", *SYSTEM)
         assert by_user["account"] == "SYS"
+        wanted = 'conn.name == "listener" && server.name == "demo"'
+        (by_expression,) = cli.json("server", "report", "conn", "--filter", wanted, "-j", *SYSTEM)
+        assert by_expression["account"] == "APP"
+        nobody = cli.call("server", "report", "conn", "--filter", "conn.in_msgs < 0", *SYSTEM, status=1).stderr
+        assert "did not get results from any servers" in nobody
+        assert (
+            "is not an expression" in cli.call("server", "report", "conn", "--filter", "1 +", *SYSTEM, status=1).stderr
+        )
         # Everybody sees the connections of the own account.
         own = cli.json("account", "report", "connections", "-j")
         assert {row["account"] for row in own} == {"APP"} and len(own) == 2
@@ -200,6 +210,7 @@ def test_report_jetstream_health_and_load(cli: Cli) -> None:
     assert cells(cli.call("server", "report", "js", *SYSTEM).stdout)[1][:5] == ["demo", "", "1", "1", "2"]
     assert cli.json("server", "report", "jsz", "-j", *SYSTEM)[0]["data"]["streams"] == 1
     assert cli.screen("server", "report", "health", *SYSTEM) == HEALTH
+    assert cli.screen("server", "report", "health", "-R", *SYSTEM) == HEALTH, "there is only one"
     assert cli.json("server", "report", "health", "-S", "-j", *SYSTEM)[0]["data"]["status"] == "ok"
     missing = cells(cli.call("server", "report", "health", "--account", "APP", "--stream", "X", *SYSTEM).stdout)
     assert missing[1][3] == "error (404)" and missing[2][4:] == [
@@ -461,6 +472,17 @@ def test_top(cli: Cli, server: ServerProcess) -> None:
     assert "does not answer as a monitoring port" in cli.call("top", "--http", "http://127.0.0.1:1", status=1).stderr
     assert NEEDS_SYSTEM in cli.call("top", status=1).stderr
     assert "longer than nothing" in cli.call("top", "--delay", "0", *SYSTEM, status=1).stderr
+    with_subs = cli.call("top", "--subs", "--raw", "--lookup", *SYSTEM).stdout.splitlines()
+    assert with_subs[-2].split()[-1] == "SUBSCRIPTIONS" and "_INBOX." in with_subs[-1]
+    assert "KiB" not in with_subs[-1]
+    place = server.directory / "top.csv"
+    cli.call("top", "--output", str(place), "--delimiter", ";", *SYSTEM)
+    lines = [line.split(";") for line in place.read_text().splitlines()]
+    assert lines[1] == ["Server:", "demo"] and lines[-2][:3] == ["HOST", "CID", "NAME"] and len(lines[-1]) == 13
+    cli.call("top", "--output", str(place), *SYSTEM)
+    assert re.search(r"\nHOST +CID +NAME ", place.read_text())
+    assert "--delimiter is for --output" in cli.call("top", "--delimiter", ";", *SYSTEM, status=2).stderr
+    assert "cannot be written" in cli.call("top", "-o", "/nowhere/top.csv", *SYSTEM, status=1).stderr
 
 
 def test_events(cli: Cli) -> None:

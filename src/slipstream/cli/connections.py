@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from slipstream.cli.connection import Failure
+from slipstream.cli.expressions import Expression
 from slipstream.cli.human import format_bytes
 from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.render import Table, print_json
@@ -79,7 +80,10 @@ def report_connections(
         reason = re.compile(given["closed_reason"], re.IGNORECASE)
     except re.error as error:
         raise click.UsageError(f"{given['closed_reason']!r} is no regular expression: {error}") from error
+    wanted = Expression(given["wanted"]) if given.get("wanted") else None
     found = [row for row in all_connections(link, options, expected) if reason.search(row[1].get("reason", ""))]
+    if wanted is not None:
+        found = [row for row in found if wanted.holds({"server": row[0], "conn": row[1]})]
     if not found:
         raise Failure("did not get results from any servers")
     sort = given["sort"]

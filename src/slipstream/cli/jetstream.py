@@ -12,6 +12,7 @@ from slipstream.cli.human import format_duration, format_number, parse_timestamp
 from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.prompts import ask_choice
 from slipstream.cli.render import Columns
+from slipstream.cli.system import shown_names
 from slipstream.declared.differences import differences, user_metadata
 
 __all__ = [
@@ -126,7 +127,8 @@ def replicas_of(info: Reply) -> str:
         return ""
     names = [(str(cluster.get("leader", "")), "*")] if cluster.get("leader") else []
     names += [(str(peer["name"]), "" if peer.get("current") else "!") for peer in cluster.get("replicas") or []]
-    return ", ".join(f"{name}{mark}" for name, mark in sorted(names))
+    shown = shown_names([name for name, _ in names], compact=True)
+    return ", ".join(f"{shown[name]}{mark}" for name, mark in sorted(names))
 
 
 def read_config_file(place: str) -> Reply:

@@ -12,15 +12,38 @@ import click
 
 from slipstream.cli.connection import Failure
 from slipstream.cli.link import ClientLink, Reply
-from slipstream.cli.render import counted, note
+from slipstream.cli.render import Table, counted, note
 from slipstream.errors import SlipstreamError
 from slipstream.units import SECOND_NS
 
-__all__ = ["balance", "placement_flags", "placement_of", "stand_down"]
+__all__ = ["balance", "leaders_flag", "placement_flags", "placement_of", "print_leaders", "stand_down"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ELECTION_NS: Final = 30 * SECOND_NS  # so long it is waited for another leader
 _LOOK_S: Final = 0.2
+_STARS: Final = 10  # all of the leaders
+
+leaders_flag = click.option("--leaders", "-l", is_flag=True, help="Also which servers lead how many of them.")
+
+
+def print_leaders(heading: str, infos: Iterable[Reply], *, also: Iterable[tuple[str, str]] = ()) -> None:
+    """How many of these streams or consumers each server leads, and which part that is.
+
+    Args:
+        heading: of the column with the numbers.
+        infos: streams or consumers, as servers tell of them.
+        also: servers with their clusters that are shown even if they lead none.
+    """
+    led = Counter(dict.fromkeys(also, 0))
+    led.update(
+        (cluster["leader"], cluster.get("name", ""))
+        for info in infos
+        if (cluster := info.get("cluster") or {}).get("leader")
+    )
+    table = Table("RAFT Leader Report", "Server", "Cluster", heading, "Distribution")
+    for (server, cluster), count in sorted(led.items(), key=lambda row: (row[1], row[0])):
+        table.add(server, cluster, count, "*" * round(_STARS * count / max(led.total(), 1)))
+    table.print()
 
 
 def placement_flags(command: _F) -> _F:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
@@ -16,7 +16,19 @@ from slipstream.cli.link import ClientLink, Reply
 from slipstream.client.wire import ClientTimeout, NoResponders
 from slipstream.units import MILLISECOND_NS
 
-__all__ = ["ask_all", "ask_server", "ask_servers", "choice_flags", "chosen_servers", "one_server", "watch_flag"]
+__all__ = [
+    "answers_of",
+    "ask_all",
+    "ask_server",
+    "ask_servers",
+    "choice_flags",
+    "chosen_servers",
+    "compact_flag",
+    "one_server",
+    "server_flags",
+    "shown_names",
+    "watch_flag",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -57,6 +69,34 @@ def chosen_servers(given: dict[str, Any]) -> Reply:
     """What these flags ask for, as servers read it."""
     fields = {"host": given["host"], "cluster": given["cluster"], "tags": list(given["tags"])}
     return {name: value for name, value in fields.items() if value}
+
+
+def server_flags(command: _F) -> _F:
+    """Which servers are asked for a report, how many answers are waited for, and how often."""
+    return click.argument("limit", type=click.IntRange(min=0), default=0)(choice_flags(watch_flag(command)))
+
+
+def compact_flag(command: _F) -> _F:
+    """`--compact`, which is on, and `--no-compact`."""
+    about = "Leave out the end that all names of servers have in common, which is done unless --no-compact is said."
+    return click.option("--compact/--no-compact", default=True, help=about)(command)
+
+
+def shown_names(names: Sequence[str], *, compact: bool) -> dict[str, str]:
+    """How names of servers are shown: without the last tokens, if all have the same; the first one stays."""
+    tokens = [name.split(".") for name in names]
+    same = 0
+    if compact and tokens:
+        most = min(len(each) for each in tokens) - 1
+        while same < most and len({each[-1 - same] for each in tokens}) == 1:
+            same += 1
+    return {name: ".".join(each[: len(each) - same]) for name, each in zip(names, tokens, strict=True)}
+
+
+def answers_of(link: ClientLink, what: str, options: Reply, given: dict[str, Any]) -> list[Reply]:
+    """The answers of the servers that `server_flags` choose, by their names."""
+    asked = options | chosen_servers(given)
+    return [answer for answer, _ in ask_servers(link, what, asked, expected=given["limit"])]
 
 
 def ask_servers(

@@ -11,7 +11,7 @@ import pytest
 
 import slipstream
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.listener import ClientProtocol
+from slipstream.server.clients.listener import ClientProtocol
 
 
 @pytest.fixture

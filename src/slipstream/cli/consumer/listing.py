@@ -8,6 +8,7 @@ from slipstream.cli.connection import Command, Session
 from slipstream.cli.consumer.info import ACK_NAMES
 from slipstream.cli.human import format_age, format_duration, format_number, format_time
 from slipstream.cli.jetstream import all_consumers, api_level, choose_stream, now_of, replicas_of
+from slipstream.cli.leaders import leaders_flag, print_leaders
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Table, counted, print_json, print_names
 from slipstream.cli.types import json_flag, names_flag
@@ -56,9 +57,10 @@ def print_consumers(consumers: list[Reply], title: str, *, as_json: bool) -> Non
 @click.command(cls=Command)
 @click.argument("stream", metavar="[STREAM]", required=False)
 @click.option("--raw", "-r", is_flag=True, help="Plain numbers.")
+@leaders_flag
 @json_flag
 @click.pass_obj
-def report(session: Session, stream: str | None, raw: bool, as_json: bool) -> None:
+def report(session: Session, stream: str | None, raw: bool, leaders: bool, as_json: bool) -> None:
     """Compare the consumers of STREAM."""
     stream = choose_stream(session, stream, internal=session.show_all)
     link = session.link()
@@ -90,6 +92,9 @@ def report(session: Session, stream: str | None, raw: bool, as_json: bool) -> No
             replicas_of(info),
         )
     table.print(spare=("API Level", "Ack Wait", "Ack Policy"))
+    if leaders:
+        click.echo()
+        print_leaders("Consumers", consumers)
 
 
 def _share(pending: int, messages: int) -> str:

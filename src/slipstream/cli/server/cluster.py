@@ -12,7 +12,7 @@ from slipstream.cli.leaders import placement_flags, placement_of, stand_down
 from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.prompts import confirm_or_stop
 from slipstream.cli.render import Table, print_json
-from slipstream.cli.system import ask_servers
+from slipstream.cli.system import ask_servers, shown_names
 from slipstream.cli.types import force_flag, json_flag
 
 __all__ = ["cluster", "meta_of", "print_meta"]
@@ -78,14 +78,15 @@ def meta_of(link: ClientLink) -> Reply:
     raise Failure("no server leads a JetStream cluster")
 
 
-def print_meta(meta: Reply) -> None:
+def print_meta(meta: Reply, *, compact: bool = False) -> None:
     """The servers of a cluster and how far each is."""
     headers = ("Connection Name", "ID", "Leader", "Current", "Online", "Active", "Lag")
     table = Table(f"RAFT Meta Group Information - Lead cluster: {meta.get('name', '')}", *headers)
     peers = [*(meta.get("replicas") or []), {"name": meta["leader"], "peer": meta.get("peer", ""), "current": True}]
+    shown = shown_names([str(peer["name"]) for peer in peers], compact=compact)
     for peer in sorted(peers, key=lambda one: str(one["name"])):
         table.add(
-            peer["name"],
+            shown[str(peer["name"])],
             peer.get("peer", ""),
             "yes" if peer["name"] == meta["leader"] else "",
             "true" if peer.get("current") else "false",

@@ -13,10 +13,11 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.graphs import draw_bars
 from slipstream.cli.human import format_age, format_bytes, format_duration, format_exactly, format_time
 from slipstream.cli.link import ClientLink, Reply
 from slipstream.cli.render import Columns, Table, print_json
-from slipstream.cli.system import ask_servers, one_server
+from slipstream.cli.system import ask_servers, compact_flag, one_server, shown_names
 from slipstream.cli.types import json_flag
 from slipstream.units import MILLISECOND_NS
 
@@ -32,6 +33,8 @@ _SORTS: Final = {
     "slow": "slow_consumers",
     "uptime": "start",
 }
+_STRETCH_MS: Final = 25  # of the graph of answers
+_GRAPH_LINES: Final = 5
 
 
 @click.command(cls=Command)
@@ -119,9 +122,10 @@ def _print_greeting(link: ClientLink, *, as_json: bool) -> None:
 @click.argument("expect", type=int, default=0)
 @click.option("--sort", type=click.Choice(["name", "cluster", "rtt", *_SORTS]), default="rtt", help="What comes first.")
 @click.option("--reverse", "-R", is_flag=True, help="What comes first comes last.")
+@compact_flag
 @json_flag
 @click.pass_obj
-def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool) -> None:
+def list_(session: Session, expect: int, sort: str, reverse: bool, compact: bool, as_json: bool) -> None:
     """List all servers; stop waiting after EXPECT answers."""
     answers = ask_servers(session.link(), "", expected=expect)
     if sort == "cluster":
@@ -137,21 +141,22 @@ def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool
     if as_json:
         print_json([answer for answer, _ in answers])
         return
-    _print_servers(answers)
+    _print_servers(answers, compact=compact)
     if any(answer["server"].get("cluster") for answer, _ in answers):
         click.echo()
         _print_clusters([answer for answer, _ in answers])
 
 
-def _print_servers(answers: list[tuple[Reply, int]]) -> None:
+def _print_servers(answers: list[tuple[Reply, int]], *, compact: bool) -> None:
     place = ("Name", "Cluster", "Host", "Version", "JS")
     load = ("Conns", "Subs", "Routes", "GWs", "Mem", "CPU %", "Cores", "Slow", "Uptime", "RTT")
     table = Table("Server Overview", *place, *load)
     now = datetime.now().astimezone()
+    shown = shown_names([answer["server"]["name"] for answer, _ in answers], compact=compact)
     for answer, rtt_ns in answers:
         server, stats = answer["server"], answer["statsz"]
         table.add(
-            server["name"],
+            shown[server["name"]],
             server.get("cluster", ""),
             server["host"],
             server["ver"],
@@ -210,8 +215,9 @@ def _print_clusters(answers: list[Reply]) -> None:
 @click.argument("expect", type=int, default=0)
 @click.option("--count", type=click.IntRange(min=1), default=1, help="Ping this many times.")
 @click.option("--id", "show_id", is_flag=True, help="Show the ids of servers.")
+@click.option("--graph", is_flag=True, help="Show how the answers are spread over time.")
 @click.pass_obj
-def ping(session: Session, expect: int, count: int, show_id: bool) -> None:
+def ping(session: Session, expect: int, count: int, show_id: bool, graph: bool) -> None:
     """See which servers answer, and how fast; stop waiting after EXPECT answers. Needs the system account."""
     link = session.link()
     for number in range(count):
@@ -226,6 +232,16 @@ def ping(session: Session, expect: int, count: int, show_id: bool) -> None:
         times = [rtt_ns / MILLISECOND_NS for _, rtt_ns in answers]
         most, least, mean = (f"{value:.2f}" for value in (max(times), min(times), sum(times) / len(times)))
         click.echo(f"\n---- ping statistics ----\n{len(times)} replies max: {most} min: {least} avg: {mean}")
+        if graph:
+            _print_spread(times)
+
+
+def _print_spread(times: list[float]) -> None:
+    """How many answers came in each stretch of time, from the first to the last of them."""
+    counts = Counter(int(time_ms // _STRETCH_MS) for time_ms in times)
+    spread = [float(counts[number]) for number in range(max(counts) + 1)]
+    click.echo("\n" + "\n".join(draw_bars(spread, len(spread), _GRAPH_LINES)))
+    click.echo(f"Responses per {_STRETCH_MS}ms")
 
 
 def _round_trip_ns(link: ClientLink) -> int:

@@ -9,6 +9,7 @@ import click
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_age, format_bytes, format_duration, format_number, format_time
 from slipstream.cli.jetstream import all_streams, api_level, choose_stream, is_internal, now_of, replicas_of
+from slipstream.cli.leaders import leaders_flag, print_leaders
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Table, counted, print_json, print_names, say
 from slipstream.cli.types import json_flag, names_flag
@@ -74,9 +75,10 @@ _ORDERS: dict[str, Any] = {
 @click.option("--name", "-n", "order", flag_value="name", help="Sort by name.")
 @click.option("--storage", "-t", "order", flag_value="storage", help="Sort by storage.")
 @click.option("--raw", "-r", is_flag=True, help="Plain numbers.")
+@leaders_flag
 @json_flag
 @click.pass_obj
-def report(session: Session, subject: str, order: str | None, raw: bool, as_json: bool) -> None:
+def report(session: Session, subject: str, order: str | None, raw: bool, leaders: bool, as_json: bool) -> None:
     """Compare all streams."""
     found = all_streams(session.link(), subject=subject)
     streams = sorted(found, key=_ORDERS[order or "bytes"])
@@ -105,6 +107,9 @@ def report(session: Session, subject: str, order: str | None, raw: bool, as_json
         )
     table.print(spare=("API Level", "Lost"))
     _print_replication(streams)
+    if leaders:
+        click.echo()
+        print_leaders("Streams", streams)
 
 
 def _placement(config: Reply) -> str:
