@@ -42,9 +42,10 @@ class Failure(click.ClickException):
 class Session:
     """One run of the program: the flags that were given, and the connection once it is needed."""
 
-    def __init__(self) -> None:
-        """Nothing was said yet."""
+    def __init__(self, *, own_process: bool = False) -> None:
+        """Nothing was said yet; whether the process does nothing else."""
         self.flags: dict[str, Any] = {}
+        self.own_process = own_process
         self.show_all = False  # streams that something else manages, too
         self._link: ClientLink | None = None
 

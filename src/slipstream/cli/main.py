@@ -85,4 +85,4 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> None:
     """The console script."""
-    cli(prog_name="slipstream")
+    cli(prog_name="slipstream", obj=Session(own_process=True))

@@ -16,10 +16,12 @@ from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
+from slipstream.query.errors import QueryError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["csv_pieces", "json_pieces", "plain", "shown", "write_arrow", "write_parquet"]
+__all__ = ["csv_pieces", "json_pieces", "plain", "rows_of", "shown", "write_arrow", "write_parquet"]
 
 
 def plain(value: Any) -> Any:
@@ -54,12 +56,33 @@ def shown(value: Any) -> str:
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as Python has them; times with nanoseconds, which it has not, as texts.
+
+    Raises:
+        QueryError: there are such times inside other values.
+    """
+    import pyarrow as pa
+
+    for number, field in enumerate(batch.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            import pyarrow.compute as pc
+
+            texts = pc.replace_substring(batch.column(number).cast(pa.string()), " ", "T", max_replacements=1)
+            batch = batch.set_column(number, field.name, texts)
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except ValueError as error:
+        raise QueryError(f"a value cannot be shown: {error}") from error
+    return rows
+
+
 def json_pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     """One array, an object a row."""
     yield b"["
     lead = "\n  "
     for batch in batches:
-        lines = [json.dumps({name: plain(one) for name, one in row.items()}) for row in batch.to_pylist()]
+        lines = [json.dumps({name: plain(one) for name, one in row.items()}) for row in rows_of(batch)]
         if lines:
             yield (lead + ",\n  ".join(lines)).encode()
             lead = ",\n  "
@@ -72,7 +95,7 @@ def csv_pieces(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator
     writer = csv.writer(text)
     writer.writerow(schema.names)
     for batch in batches:
-        writer.writerows([shown(one) for one in row.values()] for row in batch.to_pylist())
+        writer.writerows([shown(one) for one in row.values()] for row in rows_of(batch))
         yield text.getvalue().encode()
         text.seek(0)
         text.truncate()

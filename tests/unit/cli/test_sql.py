@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,3 +107,13 @@ def test_the_command_line_starts_without_duckdb() -> None:
     code = "import sys, slipstream, slipstream.cli.main; print({'duckdb', 'pyarrow'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_times_with_nanoseconds(url: str) -> None:
+    """Python has none; and pandas, which has, is not imported for a query."""
+    query = "SELECT make_timestamp_ns(1) AS t FROM ORDERS LIMIT 1"
+    command = [sys.executable, "-X", "importtime", "-m", "slipstream", "-s", url, "sql", query, "-f", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [{"t": "1970-01-01T00:00:00.000000001"}]
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pyarrow" in imported and "pandas.core" not in imported
