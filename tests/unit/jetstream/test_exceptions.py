@@ -71,7 +71,7 @@ def test_a_store_that_raises_is_repaired(name: str, sync: bool, monkeypatch: pyt
     store = w.account.streams["S"].store
     assert w.publish("s.a")["seq"] == 1
     with monkeypatch.context() as patch:
-        patch.setattr(store, name, raising)
+        patch.setattr(type(store), name, raising)
         w.publish("s.b")
         w.ports.advance(3 * SECOND_NS)
     w.ports.advance(3 * SECOND_NS)
