@@ -6,6 +6,7 @@ thread has it. See docs/adr/0022-jetstream-opens-after-the-server-is-ready.md.
 
 from __future__ import annotations
 
+import gc
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,9 +22,19 @@ __all__ = ["load_the_rest"]
 def load_the_rest(
     loop: asyncio.AbstractEventLoop, door: JetStreamDoor | None, *, has_jetstream: bool, answers_http: bool
 ) -> None:
-    """Load what reads and writes JSON; JetStream behind a door, which opens then; what backs up or answers HTTP."""
+    """Load what reads and writes JSON; JetStream behind a door, which opens then; what backs up or answers HTTP.
+
+    Garbage is collected from then on: a collection that looked at what is there by then would hold up everybody.
+    """
 
     def load() -> None:
+        try:
+            load_modules()
+        finally:
+            gc.freeze()
+            gc.enable()
+
+    def load_modules() -> None:
         import slipstream.protocol.info
 
         if door is not None:

@@ -9,7 +9,6 @@ What this is not: the server itself, which knows nothing of signals and files it
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 from collections.abc import Callable
@@ -60,9 +59,6 @@ class Process:
             log("FTL", str(error))
             return 1
         self._watch(server)
-        # What is there now stays: a collection that looked at it again would hold up everybody.
-        gc.freeze()
-        gc.enable()
         if self._stop_asked:
             await server.stop()
         await server.wait_stopped()
