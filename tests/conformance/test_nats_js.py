@@ -18,6 +18,7 @@ from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, use
 from support.keys import USER_KEY, USER_SEED
 from support.ports import free_port
 from support.servers import Launcher
+from tlsfiles import Authority
 
 SOURCES = Path(__file__).resolve().parent.parent / "js"
 INSTALL_TIMEOUT_S = 120
@@ -60,6 +61,18 @@ EXPECTED = {
         'PermissionViolationError: Permissions Violation for Publish to "js.secret"',
         'PermissionViolationError: Permissions Violation for Subscription to "js.secret"',
     ],
+}
+
+EXPECTED_TLS = {
+    "a token": "hello",
+    "an authenticator": "hello",
+    "TLS because the server asks for it": "hello",
+    "another token": "AuthorizationError",
+    "no token": "AuthorizationError",
+    "another authority": "no connection",
+    "a certificate": "hello",
+    "a certificate of nobody": "AuthorizationError",
+    "no certificate": "no connection",
 }
 
 JETSTREAM = "jetstream { store_dir: js }"
@@ -146,6 +159,31 @@ def test_credentials(js: Path, launcher: Launcher) -> None:
     }
     told = ["hello", "hello", "hello", "AuthorizationError", "AuthorizationError"]
     assert _results(js, "credentials.mjs", json.dumps(targets)) == {"tcp": told, "websocket": told}
+
+
+def test_tls(js: Path, launcher: Launcher, tmp_path: Path) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+    server, client, other = (
+        authority.issue("127.0.0.1", "localhost"),
+        authority.issue("ann@example.com", name="ann"),
+        authority.issue("bob@example.com", name="bob"),
+    )
+    block = f'{server.block}, ca_file: "{authority.ca_file}"'
+    by_token = launcher.fresh(f"tls {{ {block} }}\nauthorization {{ token: secret }}\n")
+    mapped = launcher.fresh(
+        f'tls {{ {block}, verify_and_map: true }}\nauthorization {{ users: [ {{ user: "ann@example.com" }} ] }}\n'
+    )
+    targets = {
+        "token": f"127.0.0.1:{by_token.port}",
+        "mapped": f"127.0.0.1:{mapped.port}",
+        "ca": str(authority.ca_file),
+        "stranger": str(stranger.ca_file),
+        **{
+            name: {"cert": str(pair.cert_file), "key": str(pair.key_file)}
+            for name, pair in (("client", client), ("other", other))
+        },
+    }
+    assert _results(js, "tls.mjs", json.dumps(targets)) == EXPECTED_TLS
 
 
 def _results(js: Path, script: str, argument: str) -> object:
