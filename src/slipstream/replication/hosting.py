@@ -36,6 +36,7 @@ from slipstream.replication.replica.stream_replica import StreamReplica
 __all__ = ["Hosting"]
 
 _SCRUB_TICKS = 98  # between two segments of followers that are read back, as `account.scrub` does it for streams
+_MADE_AT_ONCE = 40  # streams with one copy in one event: some 20 ms
 _LOOK_TICKS = 7  # between two looks at who leads and what is whole; not in step with elections, where Raft counts anew
 
 
@@ -90,6 +91,8 @@ class Hosting:
         self._left: dict[tuple[str, str], Left] = {}  # whose files were removed, which is to be said
         self._say = say
         self._moves = MemberMoves(node, say)
+        self._to_make: deque[KeptStream] = deque()  # with one copy, for the turns that follow
+        self._made_in_turn = 0
         self._scrubbed: deque[StreamReplica] = deque()  # those that have their turn before the others
 
     # --- events -----------------------------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ class Hosting:
             self._follow_config(kept)
             kept.look_at_direct(self._account(kept.assignment.account))
         else:
-            self._make(kept)
+            self._make_in_turn(kept)
 
     def open_restored(self, assignment: Assignment) -> None:
         """All of a backup is there: the stream is open from now on."""
@@ -173,7 +176,7 @@ class Hosting:
         """An account may use JetStream here from now on."""
         for kept in list(self.kept):
             if kept.assignment.account == account.name and not kept.is_begun:
-                self._make(kept)
+                self._make_in_turn(kept)
 
     def close(self) -> None:
         """End: the files stay."""
@@ -194,6 +197,30 @@ class Hosting:
         self._moving.clear()
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _make_in_turn(self, kept: KeptStream) -> None:
+        """Make it now, or when others were: a server that starts hears of all its streams in one event."""
+        if kept.assignment.is_replicated:
+            self._make(kept)  # a thread does
+            return
+        self._to_make.append(kept)
+        if not self._made_in_turn:
+            self._make_some()
+        elif self._made_in_turn < _MADE_AT_ONCE:
+            self._make_next()
+
+    def _make_some(self) -> None:
+        self._made_in_turn = 0
+        while self._to_make and self._made_in_turn < _MADE_AT_ONCE:
+            self._make_next()
+        if self._made_in_turn:
+            self._ports.call_soon(self._make_some)
+
+    def _make_next(self) -> None:
+        kept = self._to_make.popleft()
+        self._made_in_turn += 1
+        if not (kept.ended or kept.is_begun):
+            self._make(kept)
 
     def _make(self, kept: KeptStream) -> None:
         if kept.assignment.is_replicated:
