@@ -43,7 +43,7 @@ def snapshot(member: Member) -> dict[str, Any]:
     return block["snapshot"]  # type: ignore[return-value]
 
 
-def assigned(member: Member) -> dict[bytes, object]:
+def assigned(member: Member) -> dict[bytes, Assignment]:
     """The streams of it; what a server says of itself changes with its disk."""
     return {key: one for key, one in agreed(member).items() if isinstance(one, Assignment)}
 
@@ -79,6 +79,10 @@ async def test_what_is_over_leaves_nothing_and_what_is_in_force_stays(
             await until(lambda place=place: 0 < log_bytes(place) < written * 3 // 4, "it is cut")  # type: ignore[misc]
         await client.close()
 
+        def known(member: Member) -> set[str]:
+            return {one.name for one in assigned(member).values()}
+
+        await until(lambda: all(known(one) == names for one in servers.members), "followers know the end of it")
         before = assigned(servers.members[0])
         for one in servers.members:
             await one.stop()
