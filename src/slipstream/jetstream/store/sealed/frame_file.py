@@ -221,7 +221,10 @@ class FrameFile:
         except UNREADABLE:
             frames = []
         torn = []
+        size = self._disk.size(self._path)
         for start, sealed in frames:
+            if not HEADER_BYTES <= start <= size - len(sealed):
+                continue  # no frame of this file
             found = self.keys.frame_at(sealed, 0)
             plain = self.keys.open(sealed, found[1]) if found is not None else None
             if plain is not None and self._plain(start) is None:
