@@ -249,12 +249,16 @@ class SealedDisk:
 
     def sync(self, path: str) -> None:
         """See `Disk.sync`."""
+        self._end_part(path)
+        self._disk.sync(path)
+
+    def _end_part(self, path: str) -> None:
+        """If a part is written there, it is whole now."""
         writer = self._writers.get(path)
         if writer is not None:
             at, last = writer.end()
             if last:
                 self._disk.write(path, at, last)
-        self._disk.sync(path)
 
     def allocate(self, path: str, length: int) -> None:
         """See `Disk.allocate`."""
@@ -270,6 +274,7 @@ class SealedDisk:
         if new.endswith(".sdx"):
             with suppress(FileNotFoundError):
                 erase_keys(self._disk, self._ring, (), (new,))
+        self._end_part(old)
         self._disk.rename(old, new)
         with self._lock:
             file = self._files.get(old)

@@ -3,7 +3,7 @@
     0 head as of a box, with another magic     96 piece 0, tag     piece 1, tag     ...     the last one, shorter
 
 Piece i has i as its nonce, under a key made for this file alone. A piece is sealed when it is full, the last one when
-the file is synced; then nothing more can be added.
+the file is synced or gets its name; then nothing more can be added.
 """
 
 from __future__ import annotations
