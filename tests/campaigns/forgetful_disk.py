@@ -72,9 +72,12 @@ class ForgetfulDisk:
         self._dirs, self._durable_dirs = set(stored["dirs"]), set(stored["dirs"])
         # What is in a directory that nobody synced into the one above it is gone with it.
         self._durable = {name: number for name, number in stored["files"].items() if self._stays(name)}
+        inodes: dict[int, _Inode] = {}  # a rename that was cut in half has left a file with two names
         for name, number in self._durable.items():
             path = self._directory / str(number)
-            self._names[name] = _Inode(number, path.read_bytes() if path.exists() else b"")
+            if number not in inodes:
+                inodes[number] = _Inode(number, path.read_bytes() if path.exists() else b"")
+            self._names[name] = inodes[number]
         self._next = 1 + max((int(path.name) for path in self._directory.iterdir() if path.name.isdecimal()), default=0)
         wanted = set(map(str, self._durable.values()))
         for path in self._directory.iterdir():
@@ -103,6 +106,12 @@ class ForgetfulDisk:
         """See `Disk.size`."""
         with self._lock:
             return len(self._inode(path).data)
+
+    def link_count(self, path: str) -> int:
+        """See `Disk.link_count`."""
+        with self._lock:
+            inode = self._inode(path)
+            return sum(other is inode for other in self._names.values())
 
     def create(self, path: str) -> None:
         """See `Disk.create`."""

@@ -156,6 +156,11 @@ class SimDisk:
         """See `Disk.size`."""
         return len(self._inode(path).now)
 
+    def link_count(self, path: str) -> int:
+        """See `Disk.link_count`. Both names of a rename are in one directory."""
+        inode = self._inode(path)
+        return sum(node is inode for node in self._above(path)[0].now.values())
+
     def create(self, path: str) -> None:
         """See `Disk.create`."""
         self._call(path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.disk.real_disk import RealDisk
 from slipstream.jetstream.store.file.segments.segment import GONE_MAGIC, HEADER_BYTES, decode_header
 from slipstream.jetstream.store.file.staging import DiskStage
 from slipstream.jetstream.store.packed.codecs import Codec
@@ -218,3 +221,23 @@ def test_a_staged_part_is_gone_with_its_key() -> None:
         assert image.paths() == ["/a/staging/x/p.part"]
         assert DiskStage(sealed_disk(image), "/a/staging/x").names() == []
         assert image.paths() == []
+
+
+def test_a_file_that_has_another_name_keeps_its_key(tmp_path: Path) -> None:
+    """A power cut within a rename may leave both: one name goes, and under the other the file is what it was."""
+    disk = RealDisk()
+    store = new_file_store(SealedDisk(disk, ring()), str(tmp_path / "s"), segment_bytes=8192)
+    for seq in range(1, 121):
+        store.append(seq, seq, b"s", b"", bytes(150))
+    commit(store)
+    upkeep(store)
+    names = ("0000000001.0000.seg", "0000000001.0000.sdx")
+    for name in names:
+        path = tmp_path / "s" / name
+        whole = path.read_bytes()
+        os.link(path, f"{path}.tmp")
+        SealedDisk(disk, ring()).remove(f"{path}.tmp")
+        assert path.read_bytes() == whole
+        with path.open("rb") as held:
+            SealedDisk(disk, ring()).remove(str(path))
+            assert not path.exists() and held.read(8) == GONE_MAGIC

@@ -50,6 +50,7 @@ class PackedDisk:
         self.remove_dir = disk.remove_dir
         self.list_dir = disk.list_dir
         self.is_dir = disk.is_dir
+        self.link_count = disk.link_count
         self.write_back = disk.write_back
 
     # --- reading ----------------------------------------------------------------------------------------------------

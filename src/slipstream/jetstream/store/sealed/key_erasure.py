@@ -5,6 +5,9 @@ synced nobody can open what was sealed under it, also not who has the main key a
 back. The head of the file then says so and no more: a crash before the name is gone leaves a file that nobody takes for
 a damaged one (`is_gone`).
 
+A file that has another name keeps its key until that one goes: a power cut within a rename may have left both, and who
+has made a second name has made it to keep the file.
+
 In a sector of 512 bytes there is no half: a header of a segment, which is there twice, is whole in one of its places
 unless both are overwritten.
 """
@@ -37,6 +40,8 @@ def erase_keys(disk: Disk, ring: KeyRing, frames: Sequence[str], boxes: Sequence
     """
     erased = []
     for path in frames:
+        if disk.link_count(path) > 1:
+            continue  # under its other name it is in use
         page = disk.read(path, 0, HEADER_BYTES)
         header = decode_header(page)
         if header is not None:
@@ -45,6 +50,8 @@ def erase_keys(disk: Disk, ring: KeyRing, frames: Sequence[str], boxes: Sequence
             disk.write(path, 0, GONE_MAGIC.ljust(len(page), b"\0"))
             erased.append(path)
     for path in boxes:
+        if disk.link_count(path) > 1:
+            continue
         head = disk.read(path, 0, BOX_HEAD_BYTES)
         if head[:8] in (BOX_MAGIC, PART_MAGIC):
             if len(head) == BOX_HEAD_BYTES:

@@ -78,6 +78,10 @@ class Disk(Protocol):
         """Length of a file in bytes."""
         ...
 
+    def link_count(self, path: str) -> int:
+        """How many names a file has: a power cut within a rename may leave both."""
+        ...
+
     def create(self, path: str) -> None:
         """Make an empty file; fails when it exists."""
         ...

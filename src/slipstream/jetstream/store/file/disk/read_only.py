@@ -21,6 +21,7 @@ class ReadOnlyDisk:
         self.read = disk.read
         self.read_stretches = disk.read_stretches
         self.size = disk.size
+        self.link_count = disk.link_count
         self.list_dir = disk.list_dir
         self.is_dir = disk.is_dir
 

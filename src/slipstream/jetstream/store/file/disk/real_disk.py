@@ -67,6 +67,10 @@ class RealDisk:
         """See `Disk.size`."""
         return os.stat(path).st_size
 
+    def link_count(self, path: str) -> int:
+        """See `Disk.link_count`."""
+        return os.stat(path).st_nlink
+
     def create(self, path: str) -> None:
         """See `Disk.create`."""
         os.close(self._files.descriptor(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
