@@ -415,6 +415,25 @@ def test_a_block_may_end_where_its_segment_does(segment_bytes: int) -> None:
     assert [again.get(seq).payload for seq in (1, 150, 300)] == [payload(seq, 60) for seq in (1, 150, 300)]
 
 
+def test_the_link_of_a_commit_that_was_cut_off_is_not_the_end_of_the_chain() -> None:
+    """Its last frame came to the disk and one before it did not: the chain ends where the log does, or before."""
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=16 << 20, chained=True)
+    fill(store, 3)
+    commit(store)
+    for seq in range(4, 9):
+        store.append(seq, seq * 1_000, b"s", b"", payload(seq, 300_000))
+    job = store.begin_commit()
+    assert isinstance(job, CommitJob)
+    job.write()
+    (write,) = job.writes
+    torn = write.offset + 400_000
+    disk.content(write.segment.path)[torn : torn + 8_192] = bytes(8_192)
+    again = reopen(disk, segment_bytes=16 << 20)
+    assert again.last_seq == 4
+    assert again.chain_head is not None and again.chain_head.last_seq == 3
+
+
 def test_where_a_torn_frame_was_cut_is_no_damage() -> None:
     disk = SimDisk()
     store = new_file_store(disk)

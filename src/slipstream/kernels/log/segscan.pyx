@@ -152,6 +152,7 @@ cdef class SegmentScan:
             self.unit = None
         elif self.unit is None or frame.flags & FRAME_FIRST:
             self.unit = (self.at, self.n, len(self.controls))
+            self.link_at = -1  # nor does one in a unit, which may be cut off as a whole
             if self.first_frame_no == 0 and not frame.flags & FRAME_FIRST:
                 self.unit_before = self.unit
         self.frame = frame[0]
@@ -195,6 +196,7 @@ cdef class SegmentScan:
     cdef object region(self, Py_ssize_t start, Py_ssize_t end):
         """A stretch that ends what was read so far."""
         frame = self.frame_begin if self.frame_end else None
+        self.link_at = -1  # a link behind it does not take the place of one that a cut leaves
         return Region(start, end, self.owner(), self.n, len(self.controls), self.unit, frame)
 
     cdef int close_region(self, Py_ssize_t end) except -1:
