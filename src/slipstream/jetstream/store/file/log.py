@@ -297,7 +297,7 @@ class SegmentedLog:
 
     def begin_unit(self, staged: MessageIndex) -> None:
         """What is written from here on is one unit, whose messages are in `staged` until it ends."""
-        writer = self.writer
+        writer, segment = self.writer, self.active
         last_ts_ns = writer.last_ts
         if self._replicated:  # so that what is in the writer is the unit's alone
             if writer.pending_bytes:
@@ -308,8 +308,8 @@ class SegmentedLog:
             self._link()  # so that there is a link to go back to if the unit is given up
         writer.begin_unit(staged)
         self.staged = staged
-        self.unit = (self.active, writer.position, last_ts_ns)
-        self.unit_segments.append(self.active.header.no)
+        self.unit = (segment, writer.position, last_ts_ns)
+        self.unit_segments.append(segment.header.no)
 
     def end_unit(self) -> None:
         """The unit is whole."""
