@@ -238,6 +238,7 @@ def test_a_file_that_has_another_name_keeps_its_key(tmp_path: Path) -> None:
         os.link(path, f"{path}.tmp")
         SealedDisk(disk, ring()).remove(f"{path}.tmp")
         assert path.read_bytes() == whole
+        os.link(path, f"{path}.tmp")
         with path.open("rb") as held:
-            SealedDisk(disk, ring()).remove(str(path))
-            assert not path.exists() and held.read(8) == GONE_MAGIC
+            SealedDisk(disk, ring()).remove_many([str(path), f"{path}.tmp"])
+            assert not path.exists() and not Path(f"{path}.tmp").exists() and held.read(8) == GONE_MAGIC

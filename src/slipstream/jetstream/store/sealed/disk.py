@@ -294,6 +294,11 @@ class SealedDisk:
         for directory in {path.rsplit("/", 1)[0] for path in paths if path.endswith(".seg")}:
             found = [f"{directory}/{name}" for name in self._disk.list_dir(directory) if name.endswith(REDO)]
             doomed.update(dict.fromkeys(redo for redo in found if redo.removesuffix(REDO) in doomed))
+        for path in [path for path in doomed if self._disk.link_count(path) > 1]:
+            if self._disk.link_count(path) > 1:  # the last name of a file goes with its key, the others go before
+                self._disk.remove(path)
+                self._forget(path)
+                del doomed[path]
         frames = [path for path in doomed if file_kind(path) is FileKind.FRAMES]
         boxes = [path for path in doomed if path.endswith(REDO) or file_kind(path) in (FileKind.BOX, FileKind.PART)]
         erase_keys(self._disk, self._ring, frames, boxes)
