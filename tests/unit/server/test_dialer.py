@@ -127,15 +127,17 @@ class _BusyProtocol(asyncio.Protocol):
 
 
 class _BusyCall(_Call):
-    timeout_ns = SECOND_NS // 10
+    timeout_ns = SECOND_NS * 3 // 10
 
     def __init__(self, ports: list[int]) -> None:
-        super().__init__(ports, most=1)
+        super().__init__(ports, most=5)
         self.made: list[_BusyProtocol] = []
+        self.failed_before: list[int] = []  # a busy machine may not even get so far in one attempt
 
     def protocol(self) -> asyncio.BaseProtocol:
         self.made.append(_BusyProtocol())
-        time.sleep(0.2)  # the server was busy for longer than an attempt may take
+        self.failed_before = list(self.pauses)
+        time.sleep(0.4)  # the server was busy for longer than an attempt may take
         return self.made[-1]
 
 
@@ -157,7 +159,7 @@ def test_a_connection_that_was_made_is_never_taken_away_without_a_word() -> None
         async with asyncio.timeout(10):
             while not call.made or call.made[0].transport is None or dialer._calls:
                 await asyncio.sleep(0.01)
-        assert len(call.made) == 1 and not call.made[0].lost and not [line for line in lines if "failed" in line]
+        assert len(call.made) == 1 and not call.made[0].lost and call.pauses == call.failed_before
         call.made[0].transport.write(b"it is there\n")
         async with asyncio.timeout(10):
             assert await heard.get() == b"it is there\n"
