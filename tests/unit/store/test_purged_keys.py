@@ -17,7 +17,7 @@ from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.sealed import disk as sealed_module
 from slipstream.jetstream.store.sealed.disk import SealedDisk
-from slipstream.jetstream.store.values import ALL, StoredMessage
+from slipstream.jetstream.store.values import ALL, StoredMessage, StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
 from support.raw_device import RawDevice, headers_in, opened
 from support.sealing import ring, sealed_disk
@@ -242,3 +242,18 @@ def test_a_file_that_has_another_name_keeps_its_key(tmp_path: Path) -> None:
         with path.open("rb") as held:
             SealedDisk(disk, ring()).remove_many([str(path), f"{path}.tmp"])
             assert not path.exists() and not Path(f"{path}.tmp").exists() and held.read(8) == GONE_MAGIC
+
+
+def test_on_a_full_disk_the_key_goes_when_there_is_space_again() -> None:
+    """A purge is what makes space: it must not need any for a fresh segment."""
+    device = RawDevice()
+    store, _ = filled(device)
+    noted: list[object] = [*headers_in(device.blocks())]
+    store.state.refusal = StoreUnavailable("no space left on device", full=True)
+    before = store.log.active.header.no
+    store.purge()
+    commit(store)
+    assert store.log.active.header.no == before
+    settle(store)
+    assert store.state.refusal is None, "upkeep has found space"
+    assert store.log.active.header.no > before and not told(device, noted)

@@ -49,7 +49,7 @@ class LogRemovals:
         self._erasures = erasures
         self._is_sealed = is_sealed
         self.emptied = False
-        """Whether another replica has removed all that there was, and the segment that held it is still written."""
+        """Whether all that there was is removed, and the segment that held it is still written: upkeep closes it."""
         # What joins the next commit beside the frames in the writer:
         self._tombs = bytearray()
         self._trim = 0
@@ -130,7 +130,11 @@ class LogRemovals:
         if self._state.assigned.messages or log.unit is not None:
             return False
         has_held = log.active.header.first_seq <= self._state.index.last_seq
-        closes = log.writer.position > STORE_SEGMENT_BYTES_MIN or (has_held and self._is_sealed)
+        is_small = log.writer.position <= STORE_SEGMENT_BYTES_MIN
+        if is_small and self._state.refusal is not None:
+            self.emptied = has_held and self._is_sealed  # a fresh one takes space, and a full disk has none: later
+            return False
+        closes = not is_small or (has_held and self._is_sealed)
         if closes:
             log.roll()
         return closes
