@@ -180,6 +180,7 @@ class Hosting:
 
     def close(self) -> None:
         """End: the files stay."""
+        self._to_make.clear()
         for kept in self.kept:
             if kept.replica is not None:
                 kept.replica.stop(lambda: None)

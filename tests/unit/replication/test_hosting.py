@@ -106,3 +106,15 @@ def test_who_goes_while_it_waits_is_not_made() -> None:
     assert "S149" not in place.placed
     assert place.dropped == ["S149"]
     assert len(place.placed) == 149
+
+
+def test_a_server_that_ends_makes_none_of_those_that_wait() -> None:
+    place = Place()
+    host = hosting(place)
+    for number in range(150):
+        host.assigned(None, lone(f"S{number}", number + 1))
+    made = len(place.placed)
+    host.close()
+    while place.turn:
+        place.end_turn()
+    assert len(place.placed) == made
