@@ -30,6 +30,8 @@ from pathlib import Path
 from slipstream.sync import connect
 
 READY_SECONDS_MAX = 60.0
+LOOK_SECONDS = 1  # between two looks at what is shown
+LOOKS_ALIKE = 3  # after so many nothing more is expected
 BUILD_SECONDS_MAX = 1800
 CONFIG = """
 server_name: compared
@@ -132,11 +134,11 @@ def shown(exporter: Exporter, program: Path, server: Path) -> Shown:
 
 
 def _settled(url: str, prefixes: tuple[str, ...]) -> Shown:
-    """What is shown once three looks in a row show nothing new: programs ask in the background."""
+    """What is shown once some looks in a row show nothing new: programs ask in the background."""
     end = time.monotonic() + READY_SECONDS_MAX
     found: Shown = set()
     same = 0
-    while same < 3 and time.monotonic() < end:
+    while same < LOOKS_ALIKE and time.monotonic() < end:
         try:
             with urllib.request.urlopen(url, timeout=20) as answer:
                 now = metrics(answer.read().decode(), prefixes)
@@ -144,7 +146,7 @@ def _settled(url: str, prefixes: tuple[str, ...]) -> Shown:
             now = set()
         same = same + 1 if found and now <= found else 0
         found |= now
-        time.sleep(1)
+        time.sleep(LOOK_SECONDS)
     return found
 
 

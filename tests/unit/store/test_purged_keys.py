@@ -65,7 +65,7 @@ def destroy(store: FileStore) -> None:
     store.destroy()
 
 
-ROADS: dict[str, Callable[[FileStore], None]] = {
+PURGES: dict[str, Callable[[FileStore], None]] = {
     "purge": lambda store: store.purge() and None,
     "slices": lambda store: in_slices(store, b""),
     "filtered": lambda store: in_slices(store, b">"),
@@ -79,10 +79,10 @@ def told(device: RawDevice, noted: list[object]) -> list[bytes]:
     return [word for word in WORDS if word in text]
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("way", PURGES)
 @pytest.mark.parametrize("messages", [1, 120])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.S2])
-def test_what_was_purged_cannot_be_opened(road: str, messages: int, codec: Codec) -> None:
+def test_what_was_purged_cannot_be_opened(way: str, messages: int, codec: Codec) -> None:
     device = RawDevice()
     store, _ = filled(device, messages, codec)
     before = device.blocks()
@@ -90,8 +90,8 @@ def test_what_was_purged_cannot_be_opened(road: str, messages: int, codec: Codec
     if messages > 1:
         assert told(device, noted) == list(WORDS), "the control: until then all of it can be opened"
     frames = [(path, bytes(HEADER_BYTES) + data[HEADER_BYTES:]) for path, data in before if path.endswith(".seg")]
-    ROADS[road](store)
-    if road != "destroy":
+    PURGES[way](store)
+    if way != "destroy":
         settle(store)
         assert store.messages == 0
     assert not told(device, noted)
