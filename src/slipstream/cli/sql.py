@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -18,7 +17,7 @@ from slipstream.units import SECOND_NS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from slipstream.query.stream_scan import ScanReport
+    from slipstream.query.streams import ScanReport
 
 __all__ = ["sql"]
 
@@ -60,7 +59,8 @@ def sql(
     index of the server.
     """
     if session.own_process:
-        sys.meta_path.insert(0, _NoPandas())
+        # Arrow imports both if it can, which takes longer than a short query; tables of archives may need numpy.
+        sys.meta_path.insert(0, _Without("pandas") if archives else _Without("pandas", "numpy"))
     from slipstream.query.engine import MEMORY_BYTES, Query
     from slipstream.query.errors import StatementError
 
@@ -84,12 +84,15 @@ def sql(
             raise click.UsageError(str(error)) from error
 
 
-class _NoPandas(MetaPathFinder):
-    """Keeps Arrow from importing pandas where that is installed: a third of the time of a short query, for nothing."""
+class _Without:
+    """Keeps modules from being imported, where they are installed, for a process that has no use for them."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
 
     def find_spec(self, name: str, path: object, target: object = None) -> None:
-        """Say of pandas that there is none."""
-        if name == "pandas":
+        """Say of one of them that there is none, as finders in `sys.meta_path` are asked."""
+        if name in self._names:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 

@@ -17,7 +17,7 @@ from slipstream.spark.runtime.retention import read_retention
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from slipstream.query.stream_scan import QueriedStream
+    from slipstream.query.streams import QueriedStream
 
 __all__ = ["ArchivedMessages", "open_archived"]
 

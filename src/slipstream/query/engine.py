@@ -15,12 +15,14 @@ from slipstream.bulk import BulkClient, BulkError, ConnectOptions, connect
 from slipstream.errors import SlipstreamError
 from slipstream.query.errors import QueryError, StatementError
 from slipstream.query.statement import Statement, read_statement
+from slipstream.query.streams import QueriedStream, ScanReport, stream_now
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from slipstream.query.stream_scan import ScanReport, StreamDataset
+    from slipstream.query.archives import ArchivedMessages
+    from slipstream.query.stream_scan import StreamDataset
 
 __all__ = ["MEMORY_BYTES", "Query", "sql"]
 
@@ -94,6 +96,7 @@ class Query:
         self._memory_bytes = memory_bytes
         self._time_limit = time_limit
         self._datasets: list[StreamDataset] = []
+        self._counted: list[ScanReport] = []
         self._failure: Exception | None = None
         self._connection = _engine(memory_bytes)
         self._timer = threading.Timer(time_limit, self._connection.interrupt) if time_limit else None
@@ -111,7 +114,7 @@ class Query:
     @property
     def scans(self) -> list[ScanReport]:
         """What was asked of streams so far."""
-        return [scan for dataset in self._datasets for scan in dataset.scans]
+        return self._counted + [scan for dataset in self._datasets for scan in dataset.scans]
 
     def run(self, query: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Begin to answer; batches may be read once, before this is closed.
@@ -154,8 +157,6 @@ class Query:
 
     def _register(self, statement: Statement) -> None:
         """Make the streams that a query names visible under these names."""
-        from slipstream.query.stream_scan import StreamDataset
-
         used: set[str] = set()
         seen: dict[str, str] = {}
         with connect(self._reach) as client:
@@ -173,11 +174,29 @@ class Query:
 
                     used.add(stream.name)
                     archive = open_archived(client, self._archives[stream.name], stream)
-                dataset = StreamDataset(self._reach, stream, archive, self._note_failure)
-                self._datasets.append(dataset)
-                self._connection.register(table, dataset)
+                if statement.counts and archive is None:
+                    self._register_rows(table, stream)
+                else:
+                    self._register_dataset(table, stream, archive)
         if unused := sorted(self._archives.keys() - used):
             raise QueryError(f"the query names no stream {unused[0]!r}, of which an archive was given")
+
+    def _register_dataset(self, table: str, stream: QueriedStream, archive: ArchivedMessages | None) -> None:
+        from slipstream.query.stream_scan import StreamDataset
+
+        dataset = StreamDataset(self._reach, stream, archive, self._note_failure)
+        self._datasets.append(dataset)
+        self._connection.register(table, dataset)
+
+    def _register_rows(self, table: str, stream: QueriedStream) -> None:
+        """As many rows as the stream has, of which nobody looks at more than their number.
+
+        They are made by DuckDB itself: what datasets need takes longer to import than such a query to answer.
+        """
+        name = table.replace('"', '""')
+        self._connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT NULL FROM range({stream.messages})')
+        report = ScanReport(stream.name, stream.first, stream.last, (), (), False, live=stream.messages, counted=True)
+        self._counted.append(report)
 
     def _note_failure(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -209,14 +228,12 @@ def _engine(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _find(client: BulkClient, table: str, *, optional: bool) -> Any:
+def _find(client: BulkClient, table: str, *, optional: bool) -> QueriedStream | None:
     """The stream that a name means: of just this name, else the only one that differs in case alone.
 
     Raises:
         QueryError: there is none, or several.
     """
-    from slipstream.query.stream_scan import stream_now
-
     try:
         found = stream_now(client, table)
     except BulkError as error:

@@ -10,67 +10,28 @@ ends with the message that was the last one when it was made, however often a qu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from slipstream.bulk import BulkClient, BulkError, ConnectOptions, connect
+from slipstream.bulk import BulkClient, ConnectOptions, connect
 from slipstream.bulk.arrow import DEFAULT_COLUMNS, message_schema
 from slipstream.query.conditions import WantedRows, read_filter
 from slipstream.query.errors import QueryError
+from slipstream.query.streams import QueriedStream, ScanReport, stream_now
 
 if TYPE_CHECKING:
     from slipstream.query.archives import ArchivedMessages
 
-__all__ = ["QueriedStream", "ScanReport", "StreamDataset", "stream_now"]
+__all__ = ["StreamDataset"]
 
 _BATCH_BYTES: Final = 4 << 20
 _CONSTANT_ROWS: Final = 1 << 17  # of a batch that has no content
-_STREAM_NOT_FOUND: Final = 10059
 # The stream's name is the same in all rows. As a dictionary it costs DuckDB, which counts rows by their first column, a
 # twentieth of what texts cost.
 _NAME: Final = pa.field("stream", pa.dictionary(pa.int8(), pa.string()))
 _SCHEMA: Final = message_schema(DEFAULT_COLUMNS).set(0, _NAME)
-
-
-@dataclass(frozen=True)
-class QueriedStream:
-    """What a stream has when a query begins."""
-
-    name: str
-    identity: str
-    first: int  # sequence of the oldest message; last + 1 when there is none
-    last: int
-
-
-@dataclass
-class ScanReport:
-    """What one scan has asked for and got."""
-
-    stream: str
-    first: int
-    last: int
-    subjects: tuple[str, ...]
-    columns: tuple[str, ...]
-    rest: bool  # whether rows were checked here, too
-    archived: int = 0  # rows read from the archive
-    live: int = 0  # rows read from the stream, or counted by it
-    counted: bool = False  # the server's index counted; no message was read
-
-
-def stream_now(client: BulkClient, name: str) -> QueriedStream | None:
-    """Ask for a stream; None if there is none of this name."""
-    try:
-        info = client.stream_info(name)
-    except BulkError as error:
-        if error.err_code == _STREAM_NOT_FOUND:
-            return None
-        raise
-    state = info["state"]
-    first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
-    return QueriedStream(name, info["identity"], first, state["last_seq"])
 
 
 class StreamDataset(ds.Dataset):  # type: ignore[misc]

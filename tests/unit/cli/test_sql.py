@@ -110,10 +110,32 @@ def test_the_command_line_starts_without_duckdb() -> None:
 
 
 def test_times_with_nanoseconds(url: str) -> None:
-    """Python has none; and pandas, which has, is not imported for a query."""
+    """Python has none; and pandas, which has, is not imported for a query, nor is numpy."""
     query = "SELECT make_timestamp_ns(1) AS t FROM ORDERS LIMIT 1"
     command = [sys.executable, "-X", "importtime", "-m", "slipstream", "-s", url, "sql", query, "-f", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [{"t": "1970-01-01T00:00:00.000000001"}]
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "pyarrow" in imported and "pandas.core" not in imported
+    assert "pyarrow" in imported and not {"pandas.core", "numpy.lib", "numpy._core"} & imported
+
+
+def test_rows_of_all_kinds_without_numpy(cli: Cli, tmp_path: Path) -> None:
+    query = """SELECT *, 1.50::DECIMAL(9, 2) AS price, [1, 2] AS some FROM ORDERS
+               WHERE subject = 'ORDERS.eu' AND decode(payload) LIKE '7%'"""
+    parquet = tmp_path / "rows.parquet"
+    assert cli.run("sql", query, "-f", "parquet", "-o", str(parquet)).stderr == b""
+    (row,) = json.loads(cli.run("sql", query, "-f", "json").stdout)
+    (same,) = pq.read_table(parquet).to_pylist()
+    assert (row["seq"], row["payload"], row["price"], row["some"]) == (1, "7 apples", 1.5, [1, 2])
+    assert {**same, "ts": same["ts"].isoformat(), "payload": same["payload"].decode(), "price": 1.5} == {
+        **row,
+        "headers": same["headers"],
+    }
+
+
+def test_a_count_of_everything_needs_no_dataset(url: str) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "slipstream", "-s", url, "sql", "SELECT count(*) FROM ORDERS"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "│ 3 " in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pyarrow" in imported and not {"pyarrow.dataset", "pyarrow.compute"} & imported

@@ -79,6 +79,47 @@ def test_a_count_reads_no_message(streams: Streams) -> None:
     assert (scan.counted, scan.subjects, scan.last, scan.live) == (True, ("ORDERS.3",), 500, 50)
 
 
+def test_a_count_of_everything_reads_no_message_either(streams: Streams) -> None:
+    scan, rows = scanned(streams, "SELECT count(*) AS n, 'x' AS x, count(*) FROM orders AS o")
+    assert rows == [{"n": ROWS, "x": "x", "count_star()": ROWS}]
+    assert (scan.counted, scan.stream, scan.first, scan.last, scan.live) == (True, "ORDERS", 1, ROWS, ROWS)
+    assert ask(streams, "SELECT count(*) AS n FROM EMPTY") == [{"n": 0}]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*) FROM ORDERS WHERE seq > 990", [10]),
+        ("SELECT count(*) FILTER (seq > 990) FROM ORDERS", [10]),
+        ("SELECT count(*) FROM ORDERS GROUP BY subject", [100] * 10),
+        ("SELECT count(*) FROM ORDERS GROUP BY ALL HAVING max(seq) < 5", []),
+        ("SELECT count(*) FROM ORDERS a JOIN ORDERS b USING (seq)", [ROWS]),
+        ("SELECT count(*) FROM ORDERS NATURAL JOIN (SELECT 7::BIGINT AS seq)", [1]),
+        ("SELECT count(*) FROM (SELECT DISTINCT subject FROM ORDERS)", [10]),
+        ("SELECT count(DISTINCT subject) FROM ORDERS", [10]),
+        ("SELECT count(headers) FROM ORDERS", [0]),
+        ("SELECT count(*) FROM ORDERS o(a, b) WHERE b > 990", [10]),
+        ("SELECT count(*) FROM ORDERS ORDER BY max(seq)", [ROWS]),
+        ("SELECT count(*) FROM ORDERS LIMIT 0", []),
+        ("SELECT count(*) FROM ORDERS UNION ALL SELECT count(*) FROM EMPTY", [0, ROWS]),
+        ("WITH few AS (SELECT * FROM ORDERS WHERE seq < 4) SELECT count(*) FROM few", [3]),
+        ("WITH ORDERS AS (SELECT 1) SELECT count(*) FROM ORDERS", [1]),
+        ("SELECT count(*) FROM ORDERS QUALIFY row_number() OVER () = 2", []),
+        ("SELECT 1 FROM ORDERS", [1] * ROWS),
+    ],
+)
+def test_counts_of_other_things(streams: Streams, query: str, expected: list[int]) -> None:
+    assert sorted(next(iter(row.values())) for row in ask(streams, query)) == expected
+
+
+def test_messages_that_were_deleted_are_not_counted(streams: Streams) -> None:
+    streams.create("HOLES")
+    streams.fill("HOLES", 20)
+    streams.purge("HOLES", filter="HOLES.3")
+    assert ask(streams, "SELECT count(*) AS n FROM HOLES") == [{"n": 18}]
+    assert len(ask(streams, "SELECT seq FROM HOLES")) == 18
+
+
 @pytest.mark.parametrize(
     ("condition", "subjects", "read"),
     [
