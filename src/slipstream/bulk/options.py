@@ -7,14 +7,17 @@ connection is made.
 from __future__ import annotations
 
 import os
-import ssl
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from slipstream.bulk.errors import BulkError
 from slipstream.client.credentials import read_credentials, read_seed
 from slipstream.client.options import ClientError, WireOptions
 from slipstream.client.wire import WireClient
 from slipstream.units import SECOND_NS
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["ConnectOptions", "open_wire"]
 
@@ -116,6 +119,8 @@ def _tls(options: ConnectOptions) -> ssl.SSLContext | None:
         return None
     if options.tls_key and not options.tls_cert:
         raise BulkError("tls_key needs tls_cert")
+    import ssl
+
     try:
         context = ssl.create_default_context(cafile=options.tls_ca)
         if options.tls_cert:

@@ -178,12 +178,15 @@ class Table:
         long words broken, then with dates wrapped too. At last every row becomes a block of lines. A column that is
         wrapped keeps the width that `room` has for its header, if it needs as much.
         """
+        full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
+        everything = list(range(len(self._headers)))
+        if not sys.stdout.isatty() and (lines := self._plain_lines(full if drop_empty else everything)):
+            click.echo("\n".join(lines))
+            return
         from rich.text import Text
 
         screen = console()
         border = _border_colour()
-        full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
-        everything = list(range(len(self._headers)))
         fewer = [
             [index for index in full if self._headers[index] not in spare[:count]] for count in range(len(spare) + 1)
         ]
@@ -209,6 +212,30 @@ class Table:
         line = Text.assemble(("│", border), (title, "bold"), ("│", border))
         screen.print(line, soft_wrap=True)
         screen.print(self._built(columns, widths, padding, width, border))
+
+    def _plain_lines(self, columns: Sequence[int]) -> list[str]:
+        """What rich makes of a table that has all the room it needs; none unless that is plain.
+
+        Importing rich takes longer than most commands that other programs call.
+        """
+        cells = [[self._headers[index], *(row[index] for row in self._rows)] for index in columns]
+        plain = all(text.isascii() and text.isprintable() for column in cells for text in column)
+        widths = [max(map(len, column)) for column in cells]
+        width = sum(widths) + 3 * len(widths) + 1
+        if not (plain and self._rows and len(self._title) + 4 <= width <= _WIDTH_UNLIMITED):
+            return []
+        sides = [str.rjust if self._holds_quantities(index) else str.ljust for index in columns]
+        bars = ["─" * (room + 2) for room in widths]
+        lines = [
+            " │ ".join(side(text, room) for side, text, room in zip(sides, row, widths, strict=True))
+            for row in zip(*cells, strict=True)
+        ]
+        head, *rows = (f"│ {line} │" for line in lines)
+        across = f"├{'┼'.join(bars)}┤"
+        if self._has_totals:
+            rows.insert(len(rows) - 1, across)
+        above = [f"╭{'─' * (width - 2)}╮", f"│{self._title.center(width - 2)}│", f"├{'┬'.join(bars)}┤"]
+        return [*above, head, across, *rows, f"╰{'┴'.join(bars)}╯"]
 
     def _widths(
         self,

@@ -5,9 +5,9 @@ No socket here. Secrets appear in CONNECT and nowhere else: not in `repr`, not i
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -16,6 +16,9 @@ from slipstream.client.limits import CLIENT_TIMEOUT_NS
 from slipstream.errors import SlipstreamError
 from slipstream.limits import DEFAULT_PORT
 from slipstream.version import PRODUCT_VERSION
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = [
     "ClientError",

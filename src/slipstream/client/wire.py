@@ -13,7 +13,6 @@ from __future__ import annotations
 import secrets
 import select
 import socket
-import ssl
 from collections import deque
 from collections.abc import Iterable
 from time import monotonic_ns
@@ -75,6 +74,7 @@ class WireClient:
         self._decoder = Decoder()
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._behind = memoryview(self._buffer)[:_BEHIND_BYTES]
+        self._not_now: tuple[type[OSError], ...] = (BlockingIOError,)  # what a socket says that is not ready
         self._scatters = False  # whether one call can receive into two places: not with TLS
         self._queue: deque[Message] = deque()  # received and not yet handed out
         self._queued_bytes = 0  # payload and header bytes in the queue
@@ -269,7 +269,10 @@ class WireClient:
         self.flush(max(deadline - monotonic_ns(), 1))
 
     def _start_tls(self, host: str) -> None:
+        import ssl
+
         context = self.options.tls or ssl.create_default_context()
+        self._not_now = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
         self._socket.settimeout(self.options.timeout_ns / 1e9)
         try:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
@@ -289,7 +292,7 @@ class WireClient:
         while True:
             try:
                 sent = self._socket.send(view)
-            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            except self._not_now:
                 # A full queue is not read further: the server then holds the messages back, or drops this client.
                 if self._queued_bytes >= CLIENT_QUEUED_BYTES_MAX:
                     self._wait(select.POLLOUT, deadline)
@@ -325,7 +328,7 @@ class WireClient:
                 size = self._socket.recvmsg_into([room, self._behind])[0]
             else:
                 size = self._socket.recv_into(room)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except self._not_now:
             return False
         except OSError as error:
             raise self._lost(error) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from itertools import pairwise
 
 import click
@@ -70,6 +72,33 @@ def test_no_line_is_longer_than_the_terminal(
     lines = drawn(width, capsys, monkeypatch).splitlines()
     assert lines[0].startswith("Servers") or max(map(len, lines)) <= width
     assert len({len(line) for line in lines}) == 1 or lines[0] == "Servers"
+
+
+@given(
+    title=st.text("T é", max_size=12),
+    headers=st.lists(st.sampled_from(["Name", "Size", "Value", "a longer header", "é"]), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_without_a_terminal_rich_is_not_needed_for_the_same_table(
+    title: str, headers: list[str], data: st.DataObject
+) -> None:
+    cell = st.sampled_from(
+        ["", "7", "1,234", "3 / 100%", "161 MiB", "-", "words of users", " lead", "\x1b[1mbold\x1b[0m"]
+    )
+    rows = data.draw(st.lists(st.lists(cell, min_size=len(headers), max_size=len(headers)), max_size=4))
+    drop_empty = data.draw(st.booleans())
+    table = Table(title, *headers)
+    for row in rows:
+        table.add(*row)
+    if rows and data.draw(st.booleans()):
+        table.total(*rows[0])
+    full = [index for index in range(len(headers)) if any(row[index] for row in rows)]
+    if lines := table._plain_lines(full if drop_empty else list(range(len(headers)))):
+        out = io.StringIO()
+        with redirect_stdout(out), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(table, "_plain_lines", lambda _: [])
+            table.print(drop_empty=drop_empty)
+        assert "\n".join(lines) + "\n" == out.getvalue()
 
 
 def test_columns_in_which_nothing_stands_go_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
