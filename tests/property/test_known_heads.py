@@ -7,10 +7,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipstream.client.frames import message_frame
 from slipstream.rest.call import ApiCall
+from slipstream.rest.handlers import publish_of
 from slipstream.rest.http_side import HttpSide
 from slipstream.rest.known_heads import KnownHeads
-from slipstream.rest.steps import Answer
+from slipstream.rest.known_publishes import KnownPublishes
+from slipstream.rest.steps import Answer, HttpProblem, PublishStep
 
 _BODY_MAX = 40
 _METHODS = st.sampled_from(["POST", "GET", "PUT", "DELETE", "HEAD", "OPTIONS", "post"])
@@ -122,3 +125,40 @@ def test_memory_changes_nothing(
     if ends:
         pieces.append(b"")
     assert _run(KnownHeads(), pieces, answers, origin) == _run(KnownHeads(0), pieces, answers, origin)
+
+
+def _publish(call: ApiCall | bytes | None) -> PublishStep | None:
+    """What a request publishes, if it is one and does nothing else."""
+    try:
+        return publish_of(call) if isinstance(call, ApiCall) else None
+    except HttpProblem:
+        return None
+
+
+@given(
+    first=_requests() | _plain_requests(),
+    second=_requests() | _plain_requests(),
+    payload=st.sampled_from([b"", b"hi", b"ho", b"x" * _BODY_MAX, b"\r\n"]),
+)
+def test_known_publishes_are_what_h11_reads(first: bytes, second: bytes, payload: bytes) -> None:
+    known, learned = KnownPublishes(), HttpSide(lambda: "now", _BODY_MAX)
+    for _ in range(2):
+        learned.receive(first)
+        step = _publish(call := learned.next_call())
+        if step is not None and learned.known_request is not None:
+            known.learn(learned.known_request, step)
+        if not isinstance(call, ApiCall) or learned.is_closing:
+            break
+        learned.answer(Answer(204))
+    for data in (first, second, first[: len(first) - len(payload)] + payload, first + second):
+        found = known.find(data)
+        if found is not None:
+            http = HttpSide(lambda: "now", _BODY_MAX, heads=KnownHeads(0))
+            http.receive(data)
+            call = http.next_call()
+            assert isinstance(call, ApiCall)
+            read = publish_of(call)
+            assert read is not None
+            assert found == message_frame(read.subject, read.payload, header=read.header)
+            http.answer(Answer(204))
+            assert http.is_idle, "nothing was left"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from slipstream.rest.buckets import delete_key, get_key, list_keys, put_key
 from slipstream.rest.call import ApiCall
 from slipstream.rest.messages import get_message, read_messages
-from slipstream.rest.publishing import publish, request
-from slipstream.rest.steps import HttpProblem, Steps
+from slipstream.rest.publishing import lone_publish, publish, request
+from slipstream.rest.steps import HttpProblem, PublishStep, Steps
 
-__all__ = ["METHODS", "steps_of"]
+__all__ = ["METHODS", "publish_of", "steps_of"]
 
 Handler = Callable[[ApiCall], Steps]
 
@@ -28,7 +28,21 @@ def steps_of(call: ApiCall) -> Steps:
     handler = table.get("GET" if call.method == "HEAD" else call.method)
     if handler is None:
         raise HttpProblem(405 if table else 404, "method not allowed" if table else "no such path")
-    return handler(ApiCall(call.method, call.path[2:], call.query, call.headers, call.body))
+    return handler(_below(call))
+
+
+def publish_of(call: ApiCall) -> PublishStep | None:
+    """What a request publishes that does nothing else; None for any other.
+
+    Raises:
+        HttpProblem: it is not in order.
+    """
+    return lone_publish(_below(call)) if _table(call.path).get(call.method) is publish else None
+
+
+def _below(call: ApiCall) -> ApiCall:
+    """The same, as its handler sees it: with the rest of the path."""
+    return ApiCall(call.method, call.path[2:], call.query, call.headers, call.body)
 
 
 def _table(path: tuple[str, ...]) -> dict[str, Handler]:

@@ -22,11 +22,11 @@ from slipstream.rest.known_heads import KnownAnswers, KnownHeads, phrase
 from slipstream.rest.limits import HEAD_BYTES_MAX
 from slipstream.rest.steps import Answer, HttpProblem
 
-__all__ = ["HttpSide"]
+__all__ = ["ALWAYS", "HttpSide"]
 
 _NO_CONTENT: Final = 204
 # What every answer says; the date is the current one.
-_ALWAYS: Final = (("Date", ""), ("X-Content-Type-Options", "nosniff"))
+ALWAYS: Final = (("Date", ""), ("X-Content-Type-Options", "nosniff"))
 
 
 class HttpSide:
@@ -67,6 +67,11 @@ class HttpSide:
         """Whether a request is known, but not all of its body."""
         return self._head is not None
 
+    @property
+    def known_request(self) -> bytes | None:
+        """All bytes of the request that is being answered, if its head was known."""
+        return self._known
+
     def receive(self, data: bytes) -> None:
         """Bytes came; no bytes: the client will send no more."""
         self.is_idle = self.is_idle and not data
@@ -105,7 +110,7 @@ class HttpSide:
         if self._known is not None and not answer.headers and not self._origin:
             self._known = None
             self.is_idle = not self._waiting
-            head = self._answers.head(answer.status, (*headers, *_ALWAYS), self._date())
+            head = self._answers.head(answer.status, (*headers, *ALWAYS), self._date())
             return head + answer.body
         sent = self._send_head(answer.status, headers)
         if not self._asks_for_head and answer.body:
@@ -236,7 +241,7 @@ class HttpSide:
 
     def _send_head(self, status: int, given: tuple[tuple[str, str], ...]) -> bytes:
         self._admit_known()
-        headers = [*given, *((name, self._date() if name == "Date" else value) for name, value in _ALWAYS)]
+        headers = [*given, *((name, self._date() if name == "Date" else value) for name, value in ALWAYS)]
         if self._origin:
             headers += [("Access-Control-Allow-Origin", self._origin), ("Vary", "Origin")]
             headers.append(("Access-Control-Expose-Headers", "*"))

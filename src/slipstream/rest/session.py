@@ -90,6 +90,13 @@ class RestSession:
         elif self.is_known:
             self._go_on(None)
 
+    def begin_sent(self, steps: Steps) -> None:
+        """Run a handler whose first step is a publish that the server was given already."""
+        self.outcome = None
+        self._steps = steps
+        self._step = next(steps)
+        self._await_pong()
+
     def output(self) -> bytes:
         """What the server is to get."""
         data = bytes(self._output)
@@ -180,8 +187,7 @@ class RestSession:
         try:
             if isinstance(step, PublishStep):
                 self._output += message_frame(step.subject, step.payload, header=step.header)
-                self._output += b"PING\r\n"
-                self._pongs_awaited += 1
+                self._await_pong()
             elif isinstance(step, Ask):
                 if not self._reply_sid:
                     self._reply_sid = self._subscribe(f"{self._inbox}.r.*")
@@ -191,6 +197,11 @@ class RestSession:
                 self.timeout_ns = step.timeout_ns
         except ValueError as error:
             self._throw(HttpProblem(400, str(error)))
+
+    def _await_pong(self) -> None:
+        """The server answers a PING when it has looked at everything before it."""
+        self._output += b"PING\r\n"
+        self._pongs_awaited += 1
 
     def _listen(self) -> str:
         subject = f"{self._inbox}.t"

@@ -53,8 +53,27 @@ class Pipe(asyncio.Transport):
 
     def send(self, data: bytes) -> None:
         """Give the server bytes; it may take them later."""
+        if not (self._input or self._paused or self._closing):
+            buffer = self._protocol.get_buffer(-1)
+            count = len(data)
+            if count <= len(buffer):
+                buffer[:count] = data
+                self._protocol.buffer_updated(count)
+                return
         self._input += data
         self._feed()
+
+    def offer(self, data: bytes) -> bool:
+        """Give the server bytes; whether it took all of them and has nothing to say to them.
+
+        If not, what it says is kept until `unblock`.
+        """
+        self._blocked = True
+        self.send(data)
+        if self._kept or self._input or self._paused or self._closing or self._protocol.connection.outbox.waiting:
+            return False
+        self._blocked = False
+        return True
 
     def block(self) -> None:
         """Take nothing until `unblock`."""
