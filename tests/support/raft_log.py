@@ -44,6 +44,9 @@ class PlainLog:
     def entries(self, low: int, high: int, max_bytes: int) -> Sequence[tuple[int, int, int, bytes]]:
         return self._entries[low - 1 : high - 1]
 
+    def heads(self, low: int, high: int, max_bytes: int) -> Sequence[tuple[int, int, int, bytes]]:
+        return self.entries(low, high, max_bytes)
+
     def term(self, index: int) -> int:
         return self._entries[index - 1][1] if index else 0
 

@@ -82,6 +82,15 @@ class WatchedLog:
     def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
         return self.log.entries(low, high, max_bytes)
 
+    def heads(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        """The simulation looks at what is applied: entries, if the heads are theirs."""
+        entries, heads = self.log.entries(low, high, max_bytes), self.log.heads(low, high, max_bytes)
+        if [
+            (*one[:3], one[3] if one[2] or head[3] else b"") for one, head in zip(entries, heads, strict=True)
+        ] != heads:
+            raise Violation(f"{self.replica.id} has other heads than entries from {low} on")
+        return entries
+
     def hold(self, index: int) -> None:
         """The simulation knows better what is needed."""
 

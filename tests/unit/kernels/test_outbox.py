@@ -39,3 +39,27 @@ def test_a_part_of_a_large_object_is_not_copied() -> None:
     views = [part for part in parts if isinstance(part, memoryview)]
     assert len(views) == len(parts) == 4
     assert len({id(view.obj) for view in views}) == 1
+
+
+def test_an_object_that_is_written_whole_is_handed_over_as_it_is() -> None:
+    box, large = outbox(), bytes(100_000)
+    box.write(b"before")
+    box.write_whole(large)
+    box.write(b"behind")
+    taken = box.take()
+    assert taken == [b"before", large, b"behind"] and taken[1] is large
+    box.close()
+    box.write_whole(large)
+    assert box.waiting == 0
+
+
+def test_much_is_flushed_before_the_turn_ends() -> None:
+    flushed: list[Outbox] = []
+    box = Outbox(FlushQueue(lambda: None, flushed.append), None, 1 << 30)
+    box.early_at = 10
+    box.write(b"x" * 10)
+    box.flush_early()
+    assert flushed == []
+    box.write(b"x")
+    box.flush_early()
+    assert flushed == [box]

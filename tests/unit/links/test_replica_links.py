@@ -88,6 +88,17 @@ def test_what_one_server_sends_another_one_reads(world: ReplicaWorld) -> None:
     assert other.listener.events[-1] == ("peer", [(1, b"one"), (2, b"t\r\nwo")])
 
 
+def test_large_messages_are_read_as_they_were_sent(world: ReplicaWorld) -> None:
+    link = world.peer(slipstream_replicas=True)
+    said(link)
+    batch = [(1, b"a"), (2, b"\r\n" * 100_000), (3, b"c"), (4, b"d" * 100_000)]
+    assert world.replicas.send("peer", batch)
+    other = ReplicaWorld()
+    other.peer(slipstream_replicas=True).parser.feed(said(link))
+    other.end_turn()
+    assert other.listener.events[-1] == ("peer", batch)
+
+
 def test_nothing_is_kept_for_a_peer_that_cannot_be_reached_or_does_not_read(world: ReplicaWorld) -> None:
     assert not world.replicas.send("peer", [(1, b"x")])
     link = world.peer(slipstream_replicas=True)

@@ -59,6 +59,28 @@ def test_a_turn_is_one_batch_a_peer() -> None:
     assert len(wire.batches) == 3
 
 
+def test_a_large_message_leaves_at_once_behind_those_before_it() -> None:
+    wire, large = Wire(), bytes(1 << 20)
+    wire.groups.send(7, 2, b"a")
+    wire.groups.send(7, 3, b"b")
+    wire.groups.send(8, 2, large)
+    assert wire.batches == [(2, [(7, b"\0a"), (8, b"\0" + large)])]
+    wire.end_turn()
+    assert wire.batches[1:] == [(3, [(7, b"\0b")])]
+
+
+def test_who_sends_is_told_of_a_loss_when_the_turn_ends() -> None:
+    """A group sends amid its work, and answers have to leave in their order."""
+    wire, one = Wire(), Taker()
+    wire.groups.add(1, one)
+    wire.connected = False
+    wire.groups.send(1, 9, bytes(1 << 20))
+    wire.groups.send(1, 9, bytes(1 << 20))
+    assert one.lost == [] and wire.groups.undelivered == 2
+    wire.end_turn()
+    assert one.lost == [9]
+
+
 def test_messages_find_their_groups() -> None:
     wire, one, two = Wire(), Taker(), Taker(takes=False)
     wire.groups.add(1, one, one.other)

@@ -63,6 +63,18 @@ def test_entries_are_read_as_far_as_they_fit() -> None:
     assert node.log.entries(1, 6, 1 << 20) == [frame(index, 1, message(index)) for index in range(1, 6)]
 
 
+def test_of_committed_entries_raft_reads_those_that_are_its_own() -> None:
+    """... after a start as well; `commit` reads the messages."""
+    node = Node()
+    own = [(1, 1, 0, b""), (3, 1, CONF_CHANGE_V2, b"membership")]
+    node.write(own[0], frame(2, 1, message(1)), own[1], frame(4, 1, message(2)))
+    for _ in range(2):
+        heads = node.log.heads(1, 5, 1 << 20)
+        assert heads == [own[0], (2, 1, 0, b""), own[1], (4, 1, 0, b"")]
+        assert [head[0] for head in node.log.heads(2, 5, 1)] == [2]
+        node.reopen(1)
+
+
 @pytest.mark.parametrize("between", [False, True])
 def test_a_tail_that_others_replace_is_cut(between: bool) -> None:
     """In one segment or over several, written or not; the next process reads the new one."""

@@ -120,6 +120,18 @@ cdef class Outbox:
         self.advance(size)
         self._touch()
 
+    def write_whole(self, bytes data):
+        """The same with a large object, which is not copied."""
+        if self._closed or len(data) == 0:
+            return
+        self.put_whole(data)
+        self._touch()
+
+    def flush_early(self):
+        """Hand over what waits before the turn ends, if it is much."""
+        if self._waiting > self.early_at:
+            self._flush_early()
+
     def take(self, Py_ssize_t most=PY_SSIZE_T_MAX):
         """Hand over what waits, the first `most` bytes of it: a list of bytes objects, or views of parts of such."""
         cdef list taken

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from slipstream.kernels.wire.interest import Interest
 from slipstream.links.routes.targets import RouteTarget
 from slipstream.protocol.texts import CloseReason
-from slipstream.units import MIB
+from slipstream.units import KIB, MIB
 
 if TYPE_CHECKING:
     from slipstream.links.end import LinkEnd
@@ -30,6 +30,7 @@ __all__ = ["REPLICA_MESSAGE_MAX", "ReplicaLink", "ReplicaLinks", "ReplicaListene
 
 REPLICA_MESSAGE_MAX: Final = 256 * MIB
 """The largest message: a frame travels whole, and holds what a leader took in while a commit was under way."""
+_LARGE: Final = 64 * KIB  # messages that are not copied
 _UNREAD_MAX: Final = 4 * MIB  # that wait for one peer; more would make it look dead
 
 
@@ -94,7 +95,17 @@ class ReplicaLinks:
         links = self._links.get(name)
         if not links or links[0].end.outbox.pending > _UNREAD_MAX:
             return False
-        links[0].end.outbox.write(b"".join([b"RMSG %d %d\r\n%b\r\n" % (group, len(one), one) for group, one in batch]))
+        outbox, lines = links[0].end.outbox, []
+        for group, one in batch:
+            if len(one) < _LARGE:
+                lines.append(b"RMSG %d %d\r\n%b\r\n" % (group, len(one), one))
+            else:
+                lines.append(b"RMSG %d %d\r\n" % (group, len(one)))
+                outbox.write(b"".join(lines))
+                outbox.write_whole(one)
+                lines = [b"\r\n"]
+        outbox.write(b"".join(lines))
+        outbox.flush_early()
         return True
 
     # --- what the mesh tells ------------------------------------------------------------------------------------------

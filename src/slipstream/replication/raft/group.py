@@ -81,6 +81,7 @@ class Group:
         "_leads",
         "_led_away",
         "_log",
+        "_makes_ready",
         "_node",
         "_ports",
         "_quiet_ticks",
@@ -138,6 +139,7 @@ class Group:
         self._holding = False
         self._ended = False
         self._draining = False
+        self._makes_ready = False
         self._ready: Ready | None = None  # taken, and waits for its votes
         self._waiting = WaitingAnswers()
         self._far = FarMembers()
@@ -414,7 +416,8 @@ class Group:
 
     def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
         """See `slipstream_raft.LogReader`."""
-        return self._log.entries(low, high, max_bytes)
+        read = self._log.heads if self._makes_ready else self._log.entries
+        return read(low, high, max_bytes)
 
     def snapshot(self, request_index: int, to: int) -> Snapshot | None:
         """See `slipstream_raft.LogReader`: whoever is so far behind gets whole segments, beside Raft."""
@@ -473,7 +476,7 @@ class Group:
                 if self._ready is not None:
                     ready, self._ready = self._ready, None
                     self._carry_out(ready)
-                elif (new := self._node.ready()) is not None:
+                elif (new := self._next_ready()) is not None:
                     self._ready = new  # what it says of votes and roles comes first, and may have to be waited for
                     self._take_note(new)
                 elif not self._look_at_lead():
@@ -486,6 +489,14 @@ class Group:
             self._draining = False
         while not self._ended and (node := self._far.next_behind()) is not None:
             self._ports.behind(node)
+
+    def _next_ready(self) -> Ready | None:
+        """What the core reads for it are entries that are committed: their data are read when they are applied."""
+        self._makes_ready = True
+        try:
+            return self._node.ready()
+        finally:
+            self._makes_ready = False
 
     def _take_note(self, ready: Ready) -> None:
         """Term, vote, membership and roles that are new with this."""

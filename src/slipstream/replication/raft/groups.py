@@ -23,6 +23,7 @@ __all__ = ["RAFT_MESSAGE", "TICK_NS", "Batch", "GroupMember", "Groups", "Transpo
 TICK_NS: Final = 100_000_000
 RAFT_MESSAGE: Final = 0
 """Kind of the messages that Raft makes."""
+_LARGE: Final = 64 * 1024  # a message that is worth a write of its own
 _SLICE: Final = 100  # groups ticked at a time: an event takes some milliseconds, however many there are
 
 Batch = Sequence[tuple[int, bytes]]
@@ -72,6 +73,7 @@ class Groups:
         self._awake: dict[int, GroupMember] = {}
         self._due: list[int] = []  # those that this tick has not reached yet
         self._out: dict[int, list[tuple[int, bytes]]] = {}
+        self._lost: dict[tuple[int, int], None] = {}  # group and node of what the transport did not take in this turn
         self._quiescence = Quiescence(self._send_kind, self._rests)
         self.dropped = 0
         """Messages in that no group here had use for."""
@@ -160,15 +162,20 @@ class Groups:
                 found[1](sender, message[0], memoryview(message)[1:])
 
     def send(self, group_id: int, to: int, message: bytes, *, kind: int = RAFT_MESSAGE) -> None:
-        """With the next batch for this node."""
+        """With the next batch for this node; a large one at once, so that it is read while the next one is made."""
+        one = (group_id, bytes((kind,)) + message)
+        if len(message) >= _LARGE:
+            self._hand_over(to, [*self._out.pop(to, ()), one])
+            return
         if not self._out:
-            self._call_soon(self._flush)
-        self._out.setdefault(to, []).append((group_id, bytes((kind,)) + message))
+            self._call_soon(self.flush)
+        self._out.setdefault(to, []).append(one)
 
     def flush(self) -> None:
         """Hand over now what was to be sent at the end of the turn."""
-        if self._out:
-            self._flush()
+        out, self._out = self._out, {}
+        for to, batch in out.items():
+            self._hand_over(to, batch)
 
     def _send_kind(self, group_id: int, to: int, kind: int, body: bytes) -> None:
         self.send(group_id, to, body, kind=kind)
@@ -176,11 +183,16 @@ class Groups:
     def _rests(self, group_id: int) -> None:
         self._awake.pop(group_id, None)
 
-    def _flush(self) -> None:
-        out, self._out = self._out, {}
-        for to, batch in out.items():
-            if not self._transport.send(to, batch):
-                self.undelivered += len(batch)
-                for group_id in dict.fromkeys(group_id for group_id, _ in batch):
-                    if group_id in self._members:
-                        self._members[group_id][0].unreachable(to)
+    def _hand_over(self, to: int, batch: Batch) -> None:
+        if not self._transport.send(to, batch):
+            self.undelivered += len(batch)
+            if not self._lost:
+                self._call_soon(self._tell_lost)
+            self._lost |= dict.fromkeys((group_id, to) for group_id, _ in batch)
+
+    def _tell_lost(self) -> None:
+        """Not before the turn ends: a group that sends is amid something."""
+        lost, self._lost = self._lost, {}
+        for group_id, to in lost:
+            if group_id in self._members:
+                self._members[group_id][0].unreachable(to)

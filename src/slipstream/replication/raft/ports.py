@@ -52,6 +52,10 @@ class GroupLog(Protocol):
         """From `low` to below `high` as far as they fit into `max_bytes`, at least one."""
         ...
 
+    def heads(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        """The same; data may be left out where the kind is that of most entries."""
+        ...
+
     def write(self, entries: Sequence[Entry]) -> None:
         """Append; the first replaces what is at its index and behind."""
         ...
@@ -77,7 +81,7 @@ class GroupPorts(Protocol):
         ...
 
     def committed(self, entries: Sequence[Entry]) -> None:
-        """A majority has these, and all before: apply them.
+        """A majority has these, and all before: apply them. Data may be left out: see `GroupLog.heads`.
 
         Raises:
             StorageFault: they cannot be read here; the group stops.

@@ -194,20 +194,37 @@ class ReplicaLog:
         Raises:
             StorageFault: one cannot be read.
         """
+        return [self._entry(index, place) for index, place in self._range(low, high, max_bytes)]
+
+    def heads(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        """The same without the data of frames that hold messages: these are of the stream, which `commit` reads.
+
+        Raises:
+            StorageFault: one cannot be read.
+        """
+        return [
+            (index, place.epoch, NORMAL, b"") if place.last_ts_ns else self._entry(index, place)
+            for index, place in self._range(low, high, max_bytes)
+        ]
+
+    def _range(self, low: int, high: int, max_bytes: int) -> list[tuple[int, FramePlace]]:
         if low < self._first:
             raise StorageFault(f"entry {low} is gone, the first is {self._first}")
-        out: list[Entry] = []
+        out: list[tuple[int, FramePlace]] = []
         for index in range(low, high):
             place = self._places[index - self._first]
             max_bytes -= place.length
             if out and max_bytes < 0:
                 break
-            data, at, salt = self._bytes(place)
-            packed = pack_frame(data, at, salt)
-            if packed is None:
-                raise StorageFault(f"frame {index} cannot be read", path=place.segment.path)
-            out.append((index, place.epoch, *entry_of(packed)))
+            out.append((index, place))
         return out
+
+    def _entry(self, index: int, place: FramePlace) -> Entry:
+        data, at, salt = self._bytes(place)
+        packed = pack_frame(data, at, salt)
+        if packed is None:
+            raise StorageFault(f"frame {index} cannot be read", path=place.segment.path)
+        return (index, place.epoch, *entry_of(packed))
 
     # --- written ----------------------------------------------------------------------------------------------------
 
