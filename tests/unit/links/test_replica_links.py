@@ -102,7 +102,7 @@ def test_large_messages_are_read_as_they_were_sent(world: ReplicaWorld) -> None:
 def test_nothing_is_kept_for_a_peer_that_cannot_be_reached_or_does_not_read(world: ReplicaWorld) -> None:
     assert not world.replicas.send("peer", [(1, b"x")])
     link = world.peer(slipstream_replicas=True)
-    assert world.replicas.send("peer", [(1, bytes(5 << 20))])
+    assert world.replicas.send("peer", [(1, bytes(17 << 20))])
     assert not world.replicas.send("peer", [(1, b"x")])
     said(link)
     assert world.replicas.send("peer", [(1, b"x")])

@@ -31,7 +31,7 @@ __all__ = ["REPLICA_MESSAGE_MAX", "ReplicaLink", "ReplicaLinks", "ReplicaListene
 REPLICA_MESSAGE_MAX: Final = 256 * MIB
 """The largest message: a frame travels whole, and holds what a leader took in while a commit was under way."""
 _LARGE: Final = 64 * KIB  # messages that are not copied
-_UNREAD_MAX: Final = 4 * MIB  # that wait for one peer; more would make it look dead
+_UNREAD_MAX: Final = 16 * MIB  # that wait for one peer: a window of large frames fits, more would make it look dead
 
 
 class ReplicaLink(Protocol):
