@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.accounts.exports import Export, Exports
 from slipstream.accounts.imports import ServiceImport, StreamImport, resolve_service, resolve_stream
-from slipstream.accounts.rings import refuse_rings, service_path, stream_path
 from slipstream.config.account_options import AccountOptions, ImportOptions, MappingDestination, MappingOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from slipstream.config.record import Record, replace
@@ -74,8 +73,13 @@ def build_accounts(options: Options) -> AccountGraph:
     exports = {name: _exports(account, named.keys()) for name, account in named.items()}
     streams = {name: _streams(account, exports) for name, account in named.items()}
     services = {name: _services(account, exports) for name, account in named.items()}
-    refuse_rings("stream", [stream_path(name, taken) for name, all_taken in streams.items() for taken in all_taken])
-    refuse_rings("service", [service_path(name, taken) for name, all_taken in services.items() for taken in all_taken])
+    if streams or services:
+        from slipstream.accounts.rings import refuse_rings, service_path, stream_path
+
+        refuse_rings("stream", [stream_path(name, taken) for name, all_taken in streams.items() for taken in all_taken])
+        refuse_rings(
+            "service", [service_path(name, taken) for name, all_taken in services.items() for taken in all_taken]
+        )
 
     dependents: dict[str, list[str]] = {}
     for importer, taken in streams.items():

@@ -10,11 +10,12 @@ of the closed ones, so that counting costs nothing while messages flow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.clock import rfc3339
 from slipstream.config.features import effective_flags
 from slipstream.config.options import GLOBAL_ACCOUNT
+from slipstream.config.record import Record
 
 if TYPE_CHECKING:
     import socket
@@ -80,7 +81,7 @@ class Monitored(Protocol):
     ) -> None: ...
 
 
-class Traffic(NamedTuple):
+class Traffic(Record):
     """Messages and bytes, seen from the server."""
 
     in_msgs: int
@@ -288,7 +289,7 @@ def _with_past(before: Traffic, past: PastTraffic) -> Traffic:
 def _with_open(
     before: Traffic, connections: Iterable[Member | RouteLink | LeafLink | InboundGateway | OutboundGateway]
 ) -> Traffic:
-    in_msgs, in_bytes, out_msgs, out_bytes = before
+    in_msgs, in_bytes, out_msgs, out_bytes = before.in_msgs, before.in_bytes, before.out_msgs, before.out_bytes
     for connection in connections:
         parser, outbox = connection.parser, connection.outbox
         in_msgs += parser.msgs

@@ -19,12 +19,10 @@ from slipstream.config.addresses import advertised
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.protocol import texts
-from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.trace_request import TraceRequest
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.client_words import account_info, client_info, log_line
-from slipstream.routing.greetings import Greetings
 from slipstream.routing.logins import LoginEdge, Logins
 from slipstream.routing.publishes import Passing, Publishes
 from slipstream.routing.topology import Topology
@@ -39,8 +37,10 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.ids import RandomSource
     from slipstream.kernels.wire.receivers import Route
+    from slipstream.protocol.connection import ClientConnection
     from slipstream.protocol.info import ConnectInfo
     from slipstream.protocol.peer import Peer
+    from slipstream.routing.greetings import Greetings
     from slipstream.routing.trace import TraceSource
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
@@ -143,7 +143,7 @@ class Hub:
         self.on_connected: list[Callable[[ClientConnection], None]] = []
         self.on_closed: list[Callable[[ClosedConnection], None]] = []
         self._edge = edge
-        self._greetings = Greetings(self)
+        self._greetings: Greetings | None = None  # made for the first client
         self._next_cid = 1
         self._publishes = Publishes(
             self.delivery, self.topology, clock.now_ns, rng, self.log, lambda: self.describe_server()
@@ -179,6 +179,8 @@ class Hub:
 
     def open_connection(self, peer: Peer) -> ClientConnection:
         """A socket was accepted. The connection may already be closed again when there are too many."""
+        from slipstream.protocol.connection import ClientConnection  # no start waits for it
+
         connection = ClientConnection(self, self.next_cid(), peer)
         self.total_connections += 1
         if self.authenticator.needs_nonce:
@@ -249,6 +251,10 @@ class Hub:
 
     def info_line(self, connection: ClientConnection, *, after_connect: bool = False, lame_duck: bool = False) -> bytes:
         """INFO as this connection should see it; `lame_duck` asks it to go elsewhere."""
+        if self._greetings is None:
+            from slipstream.routing.greetings import Greetings
+
+            self._greetings = Greetings(self)
         return self._greetings.line(connection, after_connect=after_connect, lame_duck=lame_duck)
 
     @property

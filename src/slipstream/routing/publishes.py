@@ -13,7 +13,6 @@ from slipstream.protocol import texts
 from slipstream.protocol.trace_request import SAMPLED_OUT, TraceRequest, trace_request, untraced
 from slipstream.routing.route_parts import chosen_part, queue_aliases
 from slipstream.routing.services import REPLY_PREFIX
-from slipstream.routing.trace import FROM_HERE, MessageTrace, TraceSource
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.wire.receivers import Subscription
     from slipstream.protocol.connection import ClientConnection
     from slipstream.routing.topology import Topology
+    from slipstream.routing.trace import TraceSource
 
 __all__ = ["Passing", "Publishes"]
 
@@ -127,6 +127,8 @@ class Publishes:
             self._log("ERR", connection, _no_subject(traced.dest))
             return 1 if traced.only else self.publish(connection, subject, reply, header_size, body)
         route = self._route(account, subject)
+        from slipstream.routing.trace import FROM_HERE
+
         return self._traced(traced, connection, FROM_HERE, published, subject, route, reply, header_size, body)
 
     def trace_arrival(
@@ -179,6 +181,8 @@ class Publishes:
         header_size: int,
         body: bytes,
     ) -> int:
+        from slipstream.routing.trace import MessageTrace
+
         account, topology = publisher.account, self._topology
         assert account is not None
         trace = MessageTrace(

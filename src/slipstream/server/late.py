@@ -11,6 +11,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from slipstream.server.process.stand_ins import load_put_off
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -36,6 +38,9 @@ def load_the_rest(
 
     def load_modules() -> None:
         import slipstream.protocol.info
+        import slipstream.routing.greetings
+        import slipstream.server.clients.listener
+        from slipstream.protocol import connection  # noqa: F401
 
         if door is not None:
             import slipstream.server.jetstream.jetstream  # who opens it imports it again, at once
@@ -49,5 +54,6 @@ def load_the_rest(
         if answers_http:
             import slipstream.monitoring.endpoints.table
             import slipstream.monitoring.exchange  # noqa: F401  # the first request imports them, at once
+        load_put_off()
 
     threading.Thread(target=load, name="slipstream-start", daemon=True).start()

@@ -23,6 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
     import gc
 
     gc.disable()  # nothing that is made at the start is garbage, and there may be much
+    from slipstream.server.process.stand_ins import put_off
+
+    put_off()
     from slipstream.server.process.configure import Exit, configure
 
     outcome = configure(sys.argv[1:] if arguments is None else arguments, os.environ)
@@ -34,10 +37,14 @@ def main(arguments: list[str] | None = None) -> int:
     sys.stderr.write(outcome.warning_text())
 
     import asyncio
+    import signal
 
     from slipstream.kernels.wire.outbox import reuse_freed_memory
     from slipstream.server.process.process import Process
 
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Until the server listens for signals, one just ends the process: there is nothing to take back yet.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     reuse_freed_memory(_REUSED_MEMORY_BYTES)
     _allow_descriptors()
     _collect_garbage_less()

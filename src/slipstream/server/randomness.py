@@ -7,8 +7,7 @@ and an event, a nonce or the jitter of a timer needs many.
 from __future__ import annotations
 
 import os
-import random
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["PooledRandom"]
 
@@ -17,11 +16,13 @@ _DOUBLE_BYTES: Final = 7  # 56 bits, of which a double between 0 and 1 takes 53
 _DOUBLE_BITS: Final = 53
 
 
-class PooledRandom(random.SystemRandom):
-    """As hard to guess as `random.SystemRandom`: every byte is the kernel's, and is used once."""
+class PooledRandom:
+    """As hard to guess as `random.SystemRandom`: every byte is the kernel's, and is used once.
+
+    A `RandomSource`. It does without the module `random`, which takes 1.7 ms of every start.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
         self._pool = b""
         self._used = 0
 
@@ -45,3 +46,22 @@ class PooledRandom(random.SystemRandom):
         """An integer of so many bits."""
         size = (k + 7) // 8
         return int.from_bytes(self.randbytes(size)) >> (8 * size - k)
+
+    def randrange(self, stop: int, /) -> int:
+        """An integer from 0 to below this one.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if stop <= 0:
+            raise ValueError(f"no integer is below {stop} and not below 0")
+        bits = stop.bit_length()
+        while (drawn := self.getrandbits(bits)) >= stop:  # cut off it would come more often than others
+            pass
+        return drawn
+
+    def shuffle(self, x: list[Any]) -> None:
+        """Bring a list into any order, each as likely as the others."""
+        for place in range(len(x) - 1, 0, -1):
+            other = self.randrange(place + 1)
+            x[place], x[other] = x[other], x[place]

@@ -67,3 +67,19 @@ def test_many_ids_are_few_calls_and_all_different(monkeypatch: pytest.MonkeyPatc
     rng = PooledRandom()
     assert len({new_nuid(rng) for _ in range(1_000)}) == 1_000
     assert calls < 50
+
+
+def test_a_shuffle_keeps_what_there_is_and_reaches_every_order() -> None:
+    rng = PooledRandom()
+    orders = Counter[str]()
+    for _ in range(3_000):
+        letters = list("abc")
+        rng.shuffle(letters)
+        orders["".join(letters)] += 1
+    assert len(orders) == 6 and min(orders.values()) > 350
+    assert all(sorted(order) == list("abc") for order in orders)
+
+
+def test_no_integer_is_below_nothing() -> None:
+    with pytest.raises(ValueError, match="below 0"):
+        PooledRandom().randrange(0)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.clients.listener import ClientProtocol
 from slipstream.server.limits import PASSWORD_CHECK_THREADS
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.server.clients.listener import ClientProtocol
     from slipstream.server.logins.password_checks import PasswordChecks, Waiting
     from slipstream.server.turns import Turns
 
@@ -34,22 +34,22 @@ class ClientEdge:
 
     def connected(self, connection: ClientConnection) -> None:
         """A client was let in."""
-        edge = connection.edge
-        if isinstance(edge, ClientProtocol):
+        edge = _socket_of(connection)
+        if edge is not None:
             edge.on_connected()
 
     def called_out(self, connection: ClientConnection) -> None:
         """A service decides about a client, in a time of its own."""
-        edge = connection.edge
-        if isinstance(edge, ClientProtocol):
+        edge = _socket_of(connection)
+        if edge is not None:
             edge.cancel_timer()
 
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         """Close the socket of a connection that ended."""
         if self.password_checks is not None:
             self.password_checks.forget(connection)
-        edge = connection.edge
-        if isinstance(edge, ClientProtocol):
+        edge = _socket_of(connection)
+        if edge is not None:
             if reason in _ABORT:
                 edge.abort()
             else:
@@ -80,3 +80,9 @@ class ClientEdge:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
+
+
+def _socket_of(connection: ClientConnection) -> ClientProtocol | None:
+    from slipstream.server.clients.listener import ClientProtocol  # no start waits for it
+
+    return connection.edge if isinstance(connection.edge, ClientProtocol) else None

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, cast
 
 from slipstream.limits import FIRST_PING_MAX_NS
 from slipstream.protocol import texts
-from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
@@ -31,6 +30,7 @@ from slipstream.units import SECOND_NS
 if TYPE_CHECKING:
     import socket
 
+    from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
 
 __all__ = ["ClientProtocol", "address_of"]
@@ -47,7 +47,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._shared = server.read_buffer
         self._delivery = server.hub.delivery
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.connection: ClientConnection = cast(ClientConnection, None)
+        self.connection: ClientConnection = cast("ClientConnection", None)
         self._pressure = BackPressure(self._turns, self)
         self._rest_follows = False  # what is left in the outbox has to wait for a turn of the others
         self._reading_paused = False

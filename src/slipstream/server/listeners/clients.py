@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from slipstream.server.clients.listener import ClientProtocol
 from slipstream.server.sockets.acceptor import Acceptor
 from slipstream.server.sockets.binding import host_port
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
     from slipstream.config.options import Options
     from slipstream.server.clients.gate import ClientGate
+    from slipstream.server.clients.listener import ClientProtocol
     from slipstream.server.server import Server
 
 __all__ = ["ClientPort"]
@@ -61,6 +61,8 @@ class ClientPort:
     def _new_client(self, accepted: socket.socket) -> ClientProtocol:
         if self._gate is not None:
             return self._gate.new_protocol()
+        from slipstream.server.clients.listener import ClientProtocol  # no start waits for it
+
         client = ClientProtocol(self._server)
         client.greet_on(accepted)
         return client
