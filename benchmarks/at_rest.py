@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -101,9 +102,10 @@ def _until_packed(root: Path, *, packs: bool) -> None:
     """Until what is to be compressed is: readers are not to be measured against that."""
     end = perf_counter() + 60
     while packs and perf_counter() < end:
-        headers = [decode_header(path.read_bytes()[:HEADER_BYTES]) for path in sorted(root.rglob("*.seg"))]
-        if all(header is not None and header.codec for header in headers[:-1]):
-            return
+        with suppress(FileNotFoundError):  # replaced while we look
+            headers = [decode_header(path.read_bytes()[:HEADER_BYTES]) for path in sorted(root.rglob("*.seg"))]
+            if all(header is not None and header.codec for header in headers[:-1]):
+                return
         sleep(0.2)
 
 

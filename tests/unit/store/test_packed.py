@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -190,6 +191,81 @@ def test_packing_is_a_bijection() -> None:
                 assert read_table(data[HEADER_BYTES:], 78, len(data)) is None
                 assert find_blocks(data, 77).places == table.places
     assert BlockTable.decode(b"", 100) is None
+
+
+@BELOW
+def test_stretches_are_the_same_bytes_as_reads(below: Below) -> None:
+    simulated = SimDisk()
+    filled(PackedDisk(below(simulated))).close()
+    disk, chance = PackedDisk(below(simulated)), random.Random(7)
+    for path in packed_paths(simulated)[:3]:
+        size = disk.size(path)
+        whole = disk.read(path, 0, size)
+        disk.drop_cache(path)
+        for _ in range(40):
+            cuts = sorted(chance.sample(range(HEADER_BYTES, size + 200), 2 * chance.randint(1, 12)))
+            wanted = [(low, high - low) for low, high in zip(cuts[::2], cuts[1::2], strict=True)]
+            room = memoryview(bytearray(sum(length for _, length in wanted)))
+            places = b"".join(struct.pack("=QQ", *place) for place in wanted)
+            done = disk.read_stretches(path, places, room, wait=chance.random() < 0.7)
+            expected = b"".join(whole[at : at + length] for at, length in wanted)
+            assert bytes(room[:done]) == expected[:done]
+            assert done == len(expected)  # everything is at hand in a simulated disk
+
+
+def test_stretches_end_where_the_device_would_have_to_be_asked() -> None:
+    simulated = SimDisk()
+    filled(PackedDisk(simulated)).close()
+    (path, *_) = packed_paths(simulated)
+
+    class Cold(ReadOnlyDisk):
+        """Has the frame of the first block at hand and no more."""
+
+        def __init__(self) -> None:
+            super().__init__(simulated)
+            self.read_stretches = self.some
+            self.at_hand = 16
+
+        def some(self, path: str, stretches: bytes, room: memoryview, *, wait: bool = True) -> int:
+            some, self.at_hand = stretches[: self.at_hand], 0
+            return simulated.read_stretches(path, stretches if wait else some, room, wait=wait)
+
+    disk = PackedDisk(Cold())
+    size = disk.size(path)
+    room = memoryview(bytearray(size))
+    places = struct.pack("=QQ", HEADER_BYTES, size - HEADER_BYTES)
+    assert disk.read_stretches(path, places, room, wait=False) == BLOCK_BYTES
+    assert disk.read_stretches(path, places, room, wait=True) == size - HEADER_BYTES
+
+
+def test_a_block_that_was_read_before_an_overwriting_is_not_remembered_after_it() -> None:
+    """A thread reads a block, messages in it are erased, and only then the thread puts it into the cache."""
+    simulated = SimDisk()
+    filled(PackedDisk(simulated)).close()
+    (path, *_) = packed_paths(simulated)
+    between: list[Callable[[], None]] = []
+
+    class Slow(ReadOnlyDisk):
+        def __init__(self) -> None:
+            super().__init__(simulated)
+            self.read_stretches = self.late
+            for name in ("create", "write", "overwrite", "sync", "sync_dir", "remove"):
+                setattr(self, name, getattr(simulated, name))
+
+        def late(self, path: str, stretches: bytes, room: memoryview, *, wait: bool = True) -> int:
+            done = simulated.read_stretches(path, stretches, room, wait=wait)
+            if between:
+                between.pop()()
+            return done
+
+    disk = PackedDisk(Slow())
+    places = struct.pack("=QQ", HEADER_BYTES, 1000)
+    assert disk.size(path)
+    between.append(lambda: disk.overwrite(path, [(HEADER_BYTES + 100, b"erased!!")]))
+    room = memoryview(bytearray(1000))
+    disk.read_stretches(path, places, room)
+    disk.read_stretches(path, places, room)
+    assert bytes(room[100:108]) == b"erased!!"
 
 
 def test_a_chained_stream_is_packed_and_holds() -> None:

@@ -22,6 +22,7 @@ cdef extern from "crc32c.h" nogil:
 cdef enum:
     HASH_BITS = 14
     WINDOW = 65535           # farthest a copy looks back
+    STEP = 16                # bytes copied at once
     INPUT_MAX = 65536        # content of one block that is written: a position fits 16 bits
 
 
@@ -43,6 +44,8 @@ def decode_block(bytes block not None, Py_ssize_t size_max):
     cdef uint8_t byte
     cdef int shift = 0
     cdef bytes content
+    cdef uint8_t *out
+    cdef bint whole
     while True:
         if p == end or shift > 28:
             raise ValueError("the size of a block is cut short")
@@ -55,7 +58,10 @@ def decode_block(bytes block not None, Py_ssize_t size_max):
     if size > <uint64_t>size_max:
         raise ValueError("a block is too large")
     content = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)
-    if not _decode(p, end, <uint8_t *>PyBytes_AS_STRING(content), <Py_ssize_t>size):
+    out = <uint8_t *>PyBytes_AS_STRING(content)
+    with nogil:
+        whole = _decode(p, end, out, <Py_ssize_t>size)
+    if not whole:
         raise ValueError("a block is damaged")
     return content
 
@@ -82,7 +88,10 @@ cdef bint _decode(const uint8_t *p, const uint8_t *end, uint8_t *start, Py_ssize
             length += 1
             if length > end - p or length > limit - out:
                 return False
-            memcpy(out, p, length)
+            if length <= STEP and end - p >= STEP and limit - out >= STEP:
+                memcpy(out, p, STEP)  # of a size that is known: two instructions instead of a call
+            else:
+                memcpy(out, p, length)
             p += length
             out += length
             continue
@@ -116,6 +125,14 @@ cdef bint _decode(const uint8_t *p, const uint8_t *end, uint8_t *start, Py_ssize
         if offset == 0 or offset > out - start or length > limit - out:
             return False
         source = out - offset
+        if offset >= STEP and limit - out >= length + STEP:
+            # In steps, the last of which may write behind the copy, where what follows is still to be written.
+            i = 0
+            while i < length:
+                memcpy(out + i, source + i, STEP)
+                i += STEP
+            out += length
+            continue
         while length > 0:
             # What was just written continues the pattern, so each step copies twice as much as the one before.
             extra = min(length, out - source)

@@ -9,7 +9,6 @@ What this is not: the decision what is packed, and when (`store.file.reforms`).
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
@@ -26,7 +25,6 @@ from slipstream.jetstream.store.packed.packed_file import PATCH, PackedFile
 __all__ = ["PackedDisk"]
 
 _FILES_MAX: Final = 8192  # of which something is remembered
-_PLACES = struct.Struct("=QQ")
 
 
 class PackedDisk:
@@ -73,18 +71,12 @@ class PackedDisk:
             return 0
         if file is None:
             return self._disk.read_stretches(path, stretches, room, wait=wait)
-        done = 0
-        for offset, length in _PLACES.iter_unpack(stretches):
-            try:
-                read = file.read_into(offset, length, room[done : done + length], wait=wait)
-            except OSError:
-                if wait:
-                    raise
-                return done
-            done += read
-            if read < length:
-                break
-        return done
+        try:
+            return file.read_stretches(stretches, room, wait=wait)
+        except OSError:
+            if wait:
+                raise
+            return 0
 
     def size(self, path: str) -> int:
         """See `Disk.size`."""

@@ -41,6 +41,7 @@ _FILL: Final = b"\xff"
 _PLACES = struct.Struct("=QQ")
 _PATCH_HEAD: Final = struct.Struct("<8sII")
 _PATCH_MAGIC: Final = b"SLIPPAT1"
+_BLOCKS_AT_ONCE: Final = 16  # of a read of many
 _OFFSET_END: Final = 1 << 32  # of a file
 
 
@@ -70,8 +71,9 @@ class PackedFile:
         return self._table.size
 
     def forget(self) -> None:
-        """Read everything anew from here on."""
-        self._cache.drop(self._owner)
+        """Read everything anew from here on: what a thread is about to put into the cache is found by nobody."""
+        before, self._owner = self._owner, self._cache.new_owner()
+        self._cache.drop(before)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -86,27 +88,77 @@ class PackedFile:
             offset += len(piece)
         return out[0] if len(out) == 1 else b"".join(out)
 
-    def read_into(self, offset: int, length: int, room: memoryview, *, wait: bool) -> int:
-        """The same into memory; without `wait` it ends where the device would have to be asked."""
-        end, done = min(offset + length, self.size), 0
-        while offset < end:
-            index, start = divmod(offset - HEADER_BYTES, BLOCK_BYTES)
-            block = self._block(index) if wait else self._block_now(index)
-            if block is None:
+    def read_stretches(self, stretches: bytes, room: memoryview, *, wait: bool) -> int:
+        """Stretches as `Disk.read_stretches` takes them, one behind the other into memory.
+
+        Without `wait` it ends where the device would have to be asked. Frames of several blocks are read at once.
+        """
+        wanted, done = list(_PLACES.iter_unpack(stretches)), 0
+        blocks: dict[int, bytes] = {}
+        for number, (at, length) in enumerate(wanted):
+            offset, end = at, min(at + length, self.size)
+            while offset < end:
+                index, start = divmod(offset - HEADER_BYTES, BLOCK_BYTES)
+                block = blocks.get(index)
+                if block is None:
+                    blocks = self._blocks(self._next_blocks(wanted, number, index), wait=wait)
+                    block = blocks.get(index)
+                    if block is None:
+                        return done
+                piece = memoryview(block)[start : start + end - offset]
+                room[done : done + len(piece)] = piece
+                done += len(piece)
+                offset += len(piece)
+            if end < at + length:
                 break
-            piece = memoryview(block)[start : start + end - offset]
-            room[done : done + len(piece)] = piece
-            done += len(piece)
-            offset += len(piece)
         return done
 
+    def _next_blocks(self, wanted: list[tuple[int, int]], number: int, index: int) -> list[int]:
+        """The blocks of the stretches from `number` on, beginning with `index`, as many as are read at once."""
+        found = [index]
+        for offset, length in wanted[number : number + _BLOCKS_AT_ONCE]:
+            end = min(offset + length, self.size)
+            first, last = (offset - HEADER_BYTES) // BLOCK_BYTES, (end - 1 - HEADER_BYTES) // BLOCK_BYTES
+            found += range(max(first, found[-1] + 1), min(last + 1, found[-1] + 1 + _BLOCKS_AT_ONCE - len(found)))
+            if len(found) >= _BLOCKS_AT_ONCE:
+                break
+        return found
+
+    def _blocks(self, indexes: list[int], *, wait: bool) -> dict[int, bytes]:
+        """Blocks by their numbers; without `wait` those that can be had at once."""
+        owner, table = self._owner, self._table
+        found: dict[int, bytes] = {}
+        missing: list[tuple[int, BlockPlace]] = []
+        for index in indexes:
+            block, place = self._shown.get(index) or self._cache.get(owner, index), table.places[index]
+            if block is not None:
+                found[index] = block
+            elif place is not None:
+                missing.append((index, place))
+        if missing:
+            frames = memoryview(bytearray(sum(place.length for _, place in missing)))
+            places = b"".join(_PLACES.pack(place.offset, place.length) for _, place in missing)
+            read, at = self._disk.read_stretches(self._path, places, frames, wait=wait), 0
+            for index, place in missing:
+                block = read_block(frames[at : min(at + place.length, read)], index, self._salt)
+                at += place.length
+                if block is not None and len(block) == self._block_size(index):
+                    found[index] = block
+                    self._cache.put(owner, index, block)
+        if wait:
+            for index in indexes:
+                if index not in found:
+                    found[index] = self._block(index)
+        return found
+
     def _block(self, index: int) -> bytes:
-        found = self._shown.get(index) or self._cache.get(self._owner, index)
+        owner = self._owner
+        found = self._shown.get(index) or self._cache.get(owner, index)
         if found is None:
             found = self._unpacked(index)
             if found is None:
                 return _FILL * self._block_size(index)  # asked again: it may be the device's mood
-            self._cache.put(self._owner, index, found)
+            self._cache.put(owner, index, found)
         return found
 
     def _unpacked(self, index: int) -> bytes | None:
@@ -115,20 +167,6 @@ class PackedFile:
             return None
         block = read_block(self._disk.read(self._path, place.offset, place.length), index, self._salt)
         return block if block is not None and len(block) == self._block_size(index) else None
-
-    def _block_now(self, index: int) -> bytes | None:
-        found, place = self._shown.get(index) or self._cache.get(self._owner, index), self._table.places[index]
-        if found is not None or place is None:
-            return found
-        room = memoryview(bytearray(place.length))
-        packed = _PLACES.pack(place.offset, place.length)
-        if self._disk.read_stretches(self._path, packed, room, wait=False) < place.length:
-            return None
-        found = read_block(room, index, self._salt)
-        if found is None or len(found) != self._block_size(index):
-            return None
-        self._cache.put(self._owner, index, found)
-        return found
 
     def _block_size(self, index: int) -> int:
         return min(BLOCK_BYTES, self.size - HEADER_BYTES - index * BLOCK_BYTES)
@@ -181,7 +219,7 @@ class PackedFile:
             self._table, self._has_table = self._find_table()
             raise
         finally:
-            self._cache.drop(self._owner)
+            self.forget()
         with suppress(OSError):  # the next one to look at the file removes it
             self._drop_patch()
 
