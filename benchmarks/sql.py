@@ -1,9 +1,10 @@
-"""`slipstream sql` beside DuckDB over the same messages as Parquet, as commands: with the start of both.
+"""`slipstream sql` beside DuckDB over the same messages as Parquet: as commands, with the start of both, and without.
 
     python -m benchmarks.sql [--messages 10000000] [--rounds 5]
 
-The bars: a count of everything takes at most 1.5 times as long as DuckDB's, and what is asked of one of 1,000 subjects
-is answered five times as fast as the same of all. The exit status is 1 if one is missed.
+The bars: the command that counts everything takes at most 1.5 times as long as DuckDB's, and what is asked of one of
+1,000 subjects is answered five times as fast as the same of all, in a program that runs: the start of a command takes
+longer than the index. The exit status is 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from slipstream.bulk import ConnectOptions
 from slipstream.bulk import connect as connect_bulk
 from slipstream.client.throughput import publish_frames
 from slipstream.client.wire import WireClient
+from slipstream.query.engine import sql
 from slipstream.sync.client import connect
 from slipstream.units import SECOND_NS
 
@@ -95,14 +97,22 @@ def main(messages: int, rounds: int) -> None:
                 code = "import sys, duckdb; print(duckdb.sql(sys.argv[1]).fetchall())"
                 return _seconds([sys.executable, "-c", code, query.format(table=f"'{parquet}'")], rounds)
 
+            def answered(query: str) -> float:
+                times = []
+                for _ in range(rounds):
+                    began = perf_counter()
+                    sql(server.url, query.format(table="SQL")).read_all()
+                    times.append(perf_counter() - began)
+                return statistics.median(times)
+
             times = {query: (ours(query), duckdb(query)) for query in (_COUNT, _ONE, _SUM)}
+            one, everything = answered(_ONE), answered(_SUM)
     for query, (stream, file) in times.items():
         print(f"{query.format(table=chr(8230))}: {stream:.2f} s, DuckDB over Parquet {file:.2f} s")
+    print(f"In a program that runs: one subject {one:.3f} s, all {everything:.3f} s")
     figures = (
         Figure("a count, of DuckDB's time", times[_COUNT][0] / times[_COUNT][1], 1.5, "times"),
-        Figure(
-            "one subject of 1,000, of all", times[_SUM][0] / times[_ONE][0], 5, "times as fast", more_is_better=True
-        ),
+        Figure("one subject of 1,000, of all", everything / one, 5, "times as fast", more_is_better=True),
     )
     for figure in figures:
         print(figure)
