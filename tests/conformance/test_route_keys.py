@@ -148,3 +148,69 @@ async def test_a_peer_that_reads_slowly_is_ended_or_waited_for(kind: str, tmp_pa
         assert client.is_connected
         await client.close()
         writer.transport.abort()
+
+
+# --- a reload while a peer is connected ------------------------------------------------------------------------------
+
+
+async def reloaded(node: Node, cluster: str, more: str = "") -> None:
+    """Give a server other keys; returns when it has them."""
+    before = node.log_text().count("Reloaded")
+    node.reload(node.text([], f"pool_size: -1, compression: off, {cluster}", more))
+    await until(lambda: node.log_text().count("Reloaded") > before or node.kind == "o", "a reload")
+
+
+async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What was said is handled, and the route is there."""
+    writer.write(b"PING\r\n")
+    async with asyncio.timeout(DEADLINE):
+        await reader.readuntil(b"PONG\r\n")
+
+
+@pytest.mark.parametrize("where", ["cluster", "server"])
+@KINDS
+async def test_other_pings_are_those_of_routes_that_are_there(kind: str, where: str, tmp_path: Path) -> None:
+    """Whoever is connected and stays silent is given up by the new rule; by the old one it would stay for minutes."""
+    rare, often = 'ping_interval: "200ms", ping_max: 1000', 'ping_interval: "50ms", ping_max: 3'
+    keys = {"cluster": (rare, often), "server": ("", "")}[where]
+    more = {"cluster": ("", ""), "server": (rare, often)}[where]
+    async with server(kind, tmp_path, keys[0], more[0]) as node:
+        reader, writer = await introduced(node)
+        async with asyncio.timeout(DEADLINE):
+            await reader.readuntil(b"PING\r\n")
+            await reloaded(node, keys[1], more[1])
+            said = await reader.read()
+        assert said.endswith(b"-ERR 'Stale Connection'\r\n")
+        writer.close()
+
+
+@KINDS
+async def test_a_peer_whose_password_is_not_good_any_more_has_to_leave(kind: str, tmp_path: Path) -> None:
+    async with server(kind, tmp_path, "authorization { user: u, password: p }") as node:
+        reader, writer, _ = await greeted(node.route_port)
+        writer.write(connect(user="u", **{"pass": "p"}) + info_line())
+        await answers(reader, writer)
+        # Something else changes: who is there stays.
+        await reloaded(node, "authorization { user: u, password: p }, connect_retries: 3")
+        await answers(reader, writer)
+        await reloaded(node, "authorization { user: u, password: other }")
+        async with asyncio.timeout(DEADLINE):
+            said = await reader.read()
+        assert said.endswith(b"-ERR 'Authorization Violation'\r\n")
+        assert "authentication error" in node.log_text()
+        writer.close()
+
+
+@KINDS
+async def test_another_name_is_told_and_ends_no_route(kind: str, tmp_path: Path) -> None:
+    async with server(kind, tmp_path, "") as node:
+        reader, writer = await introduced(node)
+        await answers(reader, writer)
+        node.reload(node.text([], "pool_size: -1, compression: off", name="name: D"))
+        await until(lambda: "Cluster name updated to D" in node.log_text())
+        await answers(reader, writer)
+        for port in (node.client_port, node.route_port):
+            _, other, info = await greeted(port)
+            assert info["cluster"] == "D"
+            other.close()
+        writer.close()

@@ -46,6 +46,7 @@ class RouteChanges:
         now = mesh.hub.options.cluster
         if now.name and now.name != before.name:
             mesh.introduction.cluster, mesh.introduction.dynamic = now.name, False
+            mesh.log("INF", f"Cluster name updated to {now.name}")
         if now.permissions != before.permissions:
             self._change_rights()
         if now.compression != before.compression:

@@ -24,6 +24,7 @@ from slipstream.protocol.texts import CloseReason
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.permissions import Permissions
+    from slipstream.links.admission import PeerLogin
     from slipstream.links.routes.gateways import RouteGateways
     from slipstream.links.routes.targets import RouteTarget
     from slipstream.protocol.peer import Peer
@@ -79,6 +80,7 @@ class RouteLink:
         self.explicit = target is not None and target.explicit
         self.parser.named_accounts = True
         self.members: dict[bytes, LinkMember] = {}  # by account
+        self.login: PeerLogin | None = None  # what a peer that dialled was let in with
         self.remote_id = ""
         self.info: RouteInfo | None = None  # the peer's first one
         self.account = "" if target is None else target.account  # a route for this one alone

@@ -168,7 +168,6 @@ class Mesh:
 
     def on_connect(self, link: RouteLink, connect: RouteConnect) -> None:
         """A peer that dialled says who it is."""
-        options = self._options
         if connect.lang:
             link.refuse(CloseReason.WRONG_PORT, ROUTE_PORT)
             return
@@ -176,13 +175,11 @@ class Mesh:
             name = texts.quoted_text(connect.gateway)
             link.refuse(CloseReason.WRONG_GATEWAY, f"Rejecting connection from gateway {name} on the Route port")
             return
-        targets = (route_target(url, explicit=True) for url in options.routes)
-        hosts = (target.host for target in targets if target is not None)
-        asked, given = PeerLogin(options.user, options.password), PeerLogin(connect.user, connect.password)
-        if not is_admitted(options.tls, asked, hosts, given, link.peer.certificate):
-            link.log("ERR", "authentication error")
-            link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+        login = PeerLogin(connect.user, connect.password)
+        if not self.admits(link, login):
+            self.turn_away(link)
             return
+        link.login = login
         if connect.cluster != self.introduction.cluster and not self._renamed(
             connect.cluster, connect.name, dynamic=connect.cluster_dynamic
         ):
@@ -193,6 +190,19 @@ class Mesh:
         link.remote_id = connect.name
         link.link.headers = connect.headers and not self.hub.options.no_header_support
         link.end.authenticating()
+
+    def admits(self, link: RouteLink, login: PeerLogin) -> bool:
+        """Whether a peer that dialled may come in, by the options that hold now."""
+        options = self._options
+        targets = (route_target(url, explicit=True) for url in options.routes)
+        hosts = (target.host for target in targets if target is not None)
+        asked = PeerLogin(options.user, options.password)
+        return is_admitted(options.tls, asked, hosts, login, link.peer.certificate)
+
+    def turn_away(self, link: RouteLink) -> None:
+        """A peer may not come in, or not any more."""
+        link.log("ERR", "authentication error")
+        link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
 
     def _renamed(self, cluster: str, keep: str, *, dynamic: bool) -> bool:
         """Take the name of another cluster, if it counts more; peers that know the old one have to ask again."""

@@ -156,7 +156,7 @@ class Gateways:
             first = TlsFirst(context, self._secured, name, tls.timeout_ns)
         return LinkProtocol(
             self._server,
-            self._timing(),
+            self._timing,
             partial(self._opened, dialled, for_replicas),
             self.sockets.lost,
             first,

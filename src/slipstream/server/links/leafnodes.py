@@ -241,20 +241,22 @@ class LeafnodeServer:
             protocol.read_on()
 
     def _protocol(self, remote: LeafRemote | None, accepted: AcceptedLayers | None = None) -> LinkProtocol:
-        options = self._server.options
-        timing = LinkTiming(
-            options.ping_interval_ns,
-            options.ping_max,
-            options.leafnodes.write_deadline_ns or options.write_deadline_ns,
-            options.leafnodes.write_timeout == "close",
-        )
         return LinkProtocol(
             self._server,
-            timing,
+            self._timing,
             partial(self._opened, remote, accepted),
             self.sockets.lost,
             on_ready=self._begin if accepted is None else self._greet,
             accepted=accepted,
+        )
+
+    def _timing(self) -> LinkTiming:
+        options = self._server.options
+        return LinkTiming(
+            options.ping_interval_ns,
+            options.ping_max,
+            options.leafnodes.write_deadline_ns or options.write_deadline_ns,
+            options.leafnodes.write_timeout == "close",
         )
 
     def _opened(self, remote: LeafRemote | None, accepted: AcceptedLayers | None, protocol: LinkProtocol) -> LinkEnd:

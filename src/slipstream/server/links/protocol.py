@@ -74,7 +74,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     Args:
         server: whose it is.
-        timing: how long things may take.
+        timing: how long things may take; asked each time, since a reload may change it.
         on_open: makes the link when the socket is there.
         on_lost: is told when the socket is gone, after the link was closed.
         tls_first: TLS comes before anything else.
@@ -85,7 +85,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
     def __init__(
         self,
         server: Server,
-        timing: LinkTiming,
+        timing: Callable[[], LinkTiming],
         on_open: Callable[[LinkProtocol], LinkEnd],
         on_lost: Callable[[LinkEnd], None] | None = None,
         tls_first: TlsFirst | None = None,
@@ -196,12 +196,12 @@ class LinkProtocol(asyncio.BufferedProtocol):
     @property
     def write_deadline_ns(self) -> int:
         """How long a write may take."""
-        return self._timing.write_deadline_ns
+        return self._timing().write_deadline_ns
 
     @property
     def closes_late(self) -> bool:
         """Whether a write past its deadline ends the link even when the peer has read something."""
-        return self._timing.closes_late
+        return self._timing().closes_late
 
     def log_pressure(self, text: str) -> None:
         """A log line about it."""
@@ -428,12 +428,12 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     def start_pings(self) -> None:
         """The handshake is over: ask from now on whether the peer lives, first soon, for the round trip time."""
-        interval = min(self._timing.ping_interval_ns, FIRST_PING_MAX_NS)
+        interval = min(self._timing().ping_interval_ns, FIRST_PING_MAX_NS)
         interval += int(interval * self._server.hub.rng.random() * 0.2)
         self.steps.start(interval, self._on_ping_timer)
 
     def _on_ping_timer(self) -> None:
-        end, timing = self.end, self._timing
+        end, timing = self.end, self._timing()
         if end.state is State.CLOSED:
             return
         if end.keepalive.unanswered + 1 > timing.ping_max:

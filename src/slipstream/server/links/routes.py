@@ -117,7 +117,9 @@ class Routes:
         self.mesh.introduction.host, self.mesh.introduction.port = self._advertised(host)
         self.mesh.changes.reload(before, new_nuid(server.hub.rng))
         for link in list(self.sockets.open.values()):
-            if link.explicit and link.target is not None and not self.mesh.dials.is_wanted(link.target):
+            if link.login is not None and not self.mesh.admits(link, link.login):
+                self.mesh.turn_away(link)
+            elif link.explicit and link.target is not None and not self.mesh.dials.is_wanted(link.target):
                 link.reconnects = False
                 link.close(CloseReason.ROUTE_REMOVED)
                 self.log("INF", f"Removed route {link.target.address}")
@@ -194,7 +196,7 @@ class Routes:
                 self._tls.timeout_ns,
             )
         return LinkProtocol(
-            self._server, self._timing(), partial(self._opened, target), self.sockets.lost, first, self._await_handshake
+            self._server, self._timing, partial(self._opened, target), self.sockets.lost, first, self._await_handshake
         )
 
     def _name_of(self, target: RouteTarget) -> str:
