@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -14,6 +15,7 @@ from support.clusters import HAS_NATS_SERVER
 from support.config_loading import loaded
 from support.leaf_world import DEADLINE, LeafServer, LeafWorld, until_shown
 from support.ports import free_port
+from tlsfiles import Authority
 
 pytestmark = pytest.mark.skipif(not HAS_NATS_SERVER, reason="nats-server is not installed")
 
@@ -80,6 +82,64 @@ async def test_remotes_come_and_go_by_a_reload(kinds: str, tmp_path: Path) -> No
         for hub in hubs:
             await until_shown(hub, "/leafz", lambda shown: shown["leafnodes"] == 0)
         assert "removed" in leaf.text()
+
+
+# What a reload may change of a remote; nats-server takes few of them (`test_link_reloads`).
+KEYS_OF_A_REMOTE = (
+    *("hub: true", "deny_imports: a", "deny_exports: a", "no_randomize: true", "isolate: true"),
+    *("request_isolation: true", 'first_info_timeout: "4s"', 'dial_timeout: "3s"', "ignore_discovered_servers: true"),
+    *("jetstream_cluster_migrate: true", "account: A", "compression: s2_fast", "tls { insecure: true }", ""),
+)
+
+
+async def test_each_other_setting_of_a_remote_has_a_new_link(tmp_path: Path) -> None:
+    """Nothing of it waits for the next time that the link breaks."""
+    accounts = "accounts { A { users [ {user: a, password: a} ] } }\n"
+    authority = Authority(tmp_path)
+    tls = f"tls {{ {authority.issue('127.0.0.1').block} }}"
+    async with LeafWorld(tmp_path) as world:
+        hubs = [await world.hub("o", name="hub"), await world.hub("o", tls, name="secure")]
+        leaf = await world.server("o", "leaf", accounts)
+        link = 0
+        for key in KEYS_OF_A_REMOTE:
+            hub = hubs["tls" in key]
+            entry = f'url: "nats-leaf://127.0.0.1:{hub.leaf_port}"\n{key}'
+            assert await reload(leaf, f'{accounts}leafnodes {{ reconnect: "50ms", remotes [ {{ {entry} }} ] }}') == []
+
+            def is_new(shown: dict[str, Any]) -> bool:
+                return [one["id"] > link for one in shown["leafs"]] == [True]  # noqa: B023
+
+            link = (await until_shown(leaf, "/leafz", is_new))["leafs"][0]["id"]
+
+
+async def test_a_remote_that_is_to_be_encrypted_from_now_on(tmp_path: Path) -> None:
+    """The link that is there is not: it ends."""
+    async with LeafWorld(tmp_path) as world:
+        hub = await world.hub("o")
+        url = f"nats-leaf://127.0.0.1:{hub.leaf_port}"
+        leaf = await world.leaf("o", hub)
+        await until_shown(hub, "/leafz", lambda shown: shown["leafnodes"] == 1)
+        entry = f'url: "{url}", compression: off, tls {{ insecure: true }}'
+        assert await reload(leaf, f'leafnodes {{ reconnect: "50ms", remotes [ {{ {entry} }} ] }}') == []
+        await until_shown(hub, "/leafz", lambda shown: shown["leafnodes"] == 0)
+        assert f'Reloaded: LeafNode Remote urls=["{url}"], account="$G" changed' in leaf.text()
+
+
+async def test_other_pings_are_those_of_links_that_are_there(tmp_path: Path) -> None:
+    """Who stays silent is given up by the new rule; by the old one it would stay for minutes."""
+    rare, often = 'ping_interval: "200ms", ping_max: 1000\n', 'ping_interval: "50ms", ping_max: 3\n'
+    async with LeafWorld(tmp_path) as world:
+        hub = await world.hub("o", more=rare)
+        reader, writer = await asyncio.open_connection("127.0.0.1", hub.leaf_port)
+        async with asyncio.timeout(DEADLINE):
+            await reader.readline()
+            writer.write(b'CONNECT {"server_id": "SILENT", "name": "silent"}\r\n')
+            await reader.readuntil(b"PING\r\n")
+            block = f'leafnodes {{ listen: "127.0.0.1:{hub.leaf_port}", compression: off }}\n'
+            assert await reload(hub, block + often) == []
+            said = await reader.read()
+        writer.close()
+        assert said.endswith(b"-ERR 'Stale Connection'\r\n")
 
 
 @pytest.mark.parametrize("compression", ["off", "s2_fast"])

@@ -62,6 +62,21 @@ async def test_advertise_is_where_peers_are_told_to_come(kind: str, tmp_path: Pa
         writer.close()
 
 
+@pytest.mark.parametrize("keys", ["listen", "host and port"])
+@KINDS
+async def test_a_peer_is_told_where_it_came_in(kind: str, keys: str, tmp_path: Path) -> None:
+    """`listen`, or `host` and `port`: there it is, and INFO says so."""
+    node, port = Node(kind, 0, tmp_path), free_port()
+    where = f"host: 127.0.0.1, port: {port}" if keys == "host and port" else f'listen: "127.0.0.1:{port}"'
+    try:
+        await node.start(f'listen: "127.0.0.1:{node.client_port}"\ncluster {{ name: C, {where} }}\n')
+        _, writer, info = await greeted(port)
+        assert (info["host"], info["port"]) == ("127.0.0.1", port)
+        writer.close()
+    finally:
+        await node.stop()
+
+
 @KINDS
 async def test_a_peer_that_answers_no_pings_is_gone(kind: str, tmp_path: Path) -> None:
     """`ping_interval` and `ping_max` of the block, which are not those of clients."""

@@ -155,7 +155,7 @@ REMOTE_GATEWAY: Final = KeyTable(
     Key("name", STRING, "Name of the remote cluster."),
     Key("url", ("URL", _gateway_url), "Where it is reached.", field="urls"),
     Key("urls", ("list of URLs", urls("gateway")), "Where it is reached."),
-    Key("tls", _PEER_TLS, "TLS to it, if not that of the block."),
+    Key("tls", _PEER_TLS, "TLS to it, if not that of the block.", reloadable=True),
 )
 
 
@@ -175,7 +175,7 @@ GATEWAY: Final = KeyTable(
     Key("name", ("string", without_blanks("gateway")), "Name of this cluster in the super cluster."),
     *ADDRESS_KEYS,
     Key("authorization", ("map", _peer_authorization("Gateway")), "User of gateways.", field=""),
-    Key("tls", _PEER_TLS, "TLS of gateways."),
+    Key("tls", _PEER_TLS, "TLS of gateways.", reloadable=True),
     Key("advertise", STRING, "`host:port` that other clusters are told."),
     Key("connect_retries", INTEGER, "Attempts to reach a gateway found by gossip."),
     Key("connect_backoff", BOOLEAN, "Wait longer after each attempt."),

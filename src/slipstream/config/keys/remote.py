@@ -143,10 +143,16 @@ def _migrate(checker: Checker, value: Value, _key: str) -> dict[str, object]:
 
 
 PROXY: Final = KeyTable(
-    Key("url", STRING, "URL of the proxy."),
-    Key("username", STRING, "User of the proxy."),
-    Key("password", STRING, "Password of the proxy."),
-    Key("timeout", ("duration", duration("proxy timeout")), "Time for a connection.", field="timeout_ns"),
+    Key("url", STRING, "URL of the proxy.", reloadable=True),
+    Key("username", STRING, "User of the proxy.", reloadable=True),
+    Key("password", STRING, "Password of the proxy.", reloadable=True),
+    Key(
+        "timeout",
+        ("duration", duration("proxy timeout")),
+        "Time for a connection.",
+        field="timeout_ns",
+        reloadable=True,
+    ),
 )
 
 
@@ -157,38 +163,48 @@ def _proxy(checker: Checker, value: Value, _key: str) -> LeafProxyOptions:
 _DENIED: Final = ("list of subjects", subject_list(queue_allowed=False))
 
 LEAF_REMOTE: Final = KeyTable(
-    Key("urls url", ("list of URLs", _remote_urls), "Where the remote is reached."),
-    Key("account local", STRING, "Local account that is connected; `$G` if missing."),
-    Key("credentials creds", STRING, "File with the credentials."),
-    Key("nkey seed", ("user seed", _seed), "Seed to authenticate with."),
+    Key("urls url", ("list of URLs", _remote_urls), "Where the remote is reached.", reloadable=True),
+    Key("account local", STRING, "Local account that is connected; `$G` if missing.", reloadable=True),
+    Key("credentials creds", STRING, "File with the credentials.", reloadable=True),
+    Key("nkey seed", ("user seed", _seed), "Seed to authenticate with.", reloadable=True),
     Key("tls", ("map", lazy_tls), "TLS to the remote.", reloadable=True),
-    Key("hub", BOOLEAN, "This side is the hub."),
-    Key("deny_imports deny_import", _DENIED, "Subjects not received from the remote."),
-    Key("deny_exports deny_export", _DENIED, "Subjects not sent to the remote."),
-    Key("no_randomize dont_randomize", BOOLEAN, "Try the URLs in order."),
+    Key("hub", BOOLEAN, "This side is the hub.", reloadable=True),
+    Key("deny_imports deny_import", _DENIED, "Subjects not received from the remote.", reloadable=True),
+    Key("deny_exports deny_export", _DENIED, "Subjects not sent to the remote.", reloadable=True),
+    Key("no_randomize dont_randomize", BOOLEAN, "Try the URLs in order.", reloadable=True),
     Key(
         "ws_compression ws_compress websocket_compress websocket_compression",
         BOOLEAN,
         "Compress WebSocket frames.",
+        reloadable=True,
     ),
-    Key("ws_no_masking websocket_no_masking", BOOLEAN, "Do not mask WebSocket frames."),
+    Key("ws_no_masking websocket_no_masking", BOOLEAN, "Do not mask WebSocket frames.", reloadable=True),
     Key(
         "jetstream_cluster_migrate js_cluster_migrate",
         ("boolean or map", _migrate),
         "Move stream leaders away when the connection is lost.",
         field="",
+        reloadable=True,
     ),
-    Key("isolate isolate_leafnode_interest", BOOLEAN, "Do not send subscriptions of other leaf nodes."),
-    Key("request_isolation", BOOLEAN, "Ask the remote for the same."),
-    Key("compression", ("mode, boolean or map", compression("s2_auto")), "Compression of the connection."),
+    Key(
+        "isolate isolate_leafnode_interest", BOOLEAN, "Do not send subscriptions of other leaf nodes.", reloadable=True
+    ),
+    Key("request_isolation", BOOLEAN, "Ask the remote for the same.", reloadable=True),
+    Key(
+        "compression",
+        ("mode, boolean or map", compression("s2_auto")),
+        "Compression of the connection.",
+        reloadable=True,
+    ),
     Key(
         "first_info_timeout",
         ("duration", duration_or(LEAF_FIRST_INFO_TIMEOUT_NS)),
         "Wait for INFO.",
         field="first_info_timeout_ns",
+        reloadable=True,
     ),
-    Key("dial_timeout", DURATION, "Time for a connection.", field="dial_timeout_ns"),
+    Key("dial_timeout", DURATION, "Time for a connection.", field="dial_timeout_ns", reloadable=True),
     Key("disabled", BOOLEAN, "Do not connect.", reloadable=True),
-    Key("proxy", ("map", _proxy), "HTTP proxy for WebSocket URLs."),
-    Key("ignore_discovered_servers", BOOLEAN, "Only use the URLs above."),
+    Key("proxy", ("map", _proxy), "HTTP proxy for WebSocket URLs.", reloadable=True),
+    Key("ignore_discovered_servers", BOOLEAN, "Only use the URLs above.", reloadable=True),
 )

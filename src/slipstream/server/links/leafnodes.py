@@ -370,24 +370,37 @@ class LeafnodeServer:
         known = {remote.name: remote for remote in self._remotes}
         self._remotes = []
         for options, context in zip(configured, contexts, strict=True):
-            remote = known.get(remote_name(options))
-            if remote is not None and replace(remote.options, tls=options.tls) == options:
-                del known[remote.name]
+            remote = known.pop(remote_name(options), None)
+            if remote is not None and _keeps_its_link(remote.options, options):
                 remote.follow(options)
                 self._contexts[remote] = context
             else:
+                if remote is not None:
+                    self._drop(remote, "changed")
                 remote = self._remote(options, context)
                 if remote.wanted:
                     self._dial(remote, first=True)
             self._remotes.append(remote)
         for remote in known.values():
-            self._drop(remote)
+            self._drop(remote, "removed")
 
-    def _drop(self, remote: LeafRemote) -> None:
+    def _drop(self, remote: LeafRemote, why: str) -> None:
         """A remote is not configured any more, or another way: what is there of it ends."""
         remote.removed = True
         for link in list(self.sockets.open.values()):
             if link.remote is remote:
                 link.close(CloseReason.CLIENT_CLOSED)
         self._contexts.pop(remote, None)
-        self.log("INF", f"Reloaded: LeafNode Remote {' '.join(map(redacted, remote.options.urls))} removed")
+        options = remote.options
+        urls = " ".join(texts.quoted_text(redacted(url)) for url in options.urls)
+        shown = f"urls=[{urls}], account={texts.quoted_text(options.account or '$G')}"
+        if options.credentials:
+            shown += f", credentials={texts.quoted_text(options.credentials)}"
+        self.log("INF", f"Reloaded: LeafNode Remote {shown} {why}")
+
+
+def _keeps_its_link(before: LeafRemoteOptions, after: LeafRemoteOptions) -> bool:
+    """Whether a link may go on: nothing differs but certificates and times of TLS, which hold for the next one."""
+    if (before.tls is None) != (after.tls is None):
+        return False
+    return replace(before, tls=after.tls) == after
