@@ -69,8 +69,9 @@ sanitize-short: $(STAMP)  ## what reads bytes of others, in two minutes; part of
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30
 
-suites: $(STAMP)  ## test-suites of FastStream, taskiq-nats, orbit.py, watermill-nats and kine, exporter and surveyor, with nats-server and with ours
+suites: $(STAMP)  ## test-suites of FastStream, taskiq-nats, orbit.py, watermill-nats and kine, an etcd load on kine, exporter and surveyor, with nats-server and with ours
 	@$(BIN)/python tools/run_client_suites.py
+	@$(BIN)/python tools/compare_etcd.py
 	@$(BIN)/python tools/compare_exporters.py
 
 pictures: $(STAMP)  ## those of the dashboard in docs/images, by a browser before a server at work

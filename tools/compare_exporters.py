@@ -112,8 +112,8 @@ def built(exporter: Exporter, programs: Path) -> Path | None:
 
 def shown(exporter: Exporter, program: Path, server: Path) -> Shown:
     """What a program shows of a server that has something of everything."""
-    port, http, own = _free_ports(3)
-    with tempfile.TemporaryDirectory() as directory, _server(server, Path(directory), port, http):
+    port, http, own = free_ports(3)
+    with tempfile.TemporaryDirectory() as directory, running_server(server, Path(directory), port, http):
         url = f"nats://127.0.0.1:{port}"
         with connect(url, user="app", password="app", name="shop") as client, client.subscribe("orders.*"):
             jetstream = client.jetstream()
@@ -151,7 +151,8 @@ def _settled(url: str, prefixes: tuple[str, ...]) -> Shown:
 
 
 @contextmanager
-def _server(binary: Path, directory: Path, port: int, http: int) -> Iterator[None]:
+def running_server(binary: Path, directory: Path, port: int, http: int) -> Iterator[None]:
+    """A server that is ready."""
     config = directory / "server.conf"
     config.write_text(CONFIG.format(port=port, http=http, directory=directory))
     log = directory / "server.log"
@@ -167,7 +168,8 @@ def _server(binary: Path, directory: Path, port: int, http: int) -> Iterator[Non
             server.kill()
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tools.compare_etcd import SHARED, facts
 from tools.compare_exporters import metrics
 from tools.run_client_suites import (
     NotAvailable,
@@ -73,3 +75,16 @@ def test_a_clone_is_edited_or_refused(tmp_path: Path) -> None:
 def test_metrics_are_compared_by_name_and_labels() -> None:
     page = '# HELP nats_a b\nnats_a{x="1",y="a\\"}b"} 4\nnats_a{y="2",x="3"} 5\nnats_b 1\ngo_threads 3\n'
     assert metrics(page, ("nats_",)) == {("nats_a", ("x", "y")), ("nats_b", ())}
+
+
+def test_what_of_an_etcd_load_does_not_depend_on_who_was_faster() -> None:
+    def report(last: int, value: str, counted: list[str]) -> dict[str, Any]:
+        steps = ["create /a: true at +1", f"create /load/last: true at +{last}"]
+        return {"steps": steps, "events": {"/a": [f"PUT {value}"], SHARED: counted}, "there": {"/a": value}}
+
+    one, other = (facts(report(last, "1", counted)) for last, counted in ((7, ["PUT 1"]), (9, ["PUT 1", "PUT 2"])))
+    assert one == other
+    assert {key for key, value in facts(report(7, "2", [])).items() if one[key] != value} == {
+        "event 0 of /a",
+        "/a in the end",
+    }
