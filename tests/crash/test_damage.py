@@ -24,10 +24,10 @@ SEGMENT = 8192
 FRAME_MESSAGES = 80  # in one segment, and so in one frame
 
 
-def prepared(*, closed: bool = True) -> tuple[SimDisk, Driver]:
+def prepared(*, closed: bool = True, segment_bytes: int = SEGMENT) -> tuple[SimDisk, Driver]:
     """A stream over several segments with removals, consumer states and a second configuration, at rest."""
     disk = SimDisk()
-    driver = Driver(disk, segment_bytes=SEGMENT)
+    driver = Driver(disk, segment_bytes=segment_bytes)
     driver.append(120)
     driver.journal(lambda store: store.journal.put(b"c1", b"state of one"))
     driver.commit()
@@ -58,9 +58,9 @@ def read_all(store: FileStore) -> tuple[dict[int, StoredMessage], set[int]]:
     return good, bad
 
 
-def check_damage(disk: SimDisk, driver: Driver, *, lost_max: int | None) -> int:
+def check_damage(disk: SimDisk, driver: Driver, *, lost_max: int | None, segment_bytes: int = SEGMENT) -> int:
     """Open a damaged disk; how many messages were lost."""
-    store = reopen(disk, segment_bytes=SEGMENT)
+    store = reopen(disk, segment_bytes=segment_bytes)
     good, bad = read_all(store)
     for seq, message in good.items():
         content = (message.ts_ns, message.subject, message.headers, message.payload, message.expires_ns)
@@ -84,10 +84,11 @@ def check_damage(disk: SimDisk, driver: Driver, *, lost_max: int | None) -> int:
             break
         job.run()
         store.finish_upkeep(job)
-    again = reopen(disk, segment_bytes=SEGMENT)
+    again = reopen(disk, segment_bytes=segment_bytes)
     good_again, bad_again = read_all(again)
     assert seq in good_again
     assert set(good) <= set(good_again)
+    assert not set(good_again) & driver.gone, "removed messages came back later"
     assert missing <= set(again.lost().seqs) and missing <= bad_again
     return len(missing)
 
@@ -164,22 +165,25 @@ def test_zeroed_pages(seed: int) -> None:
         check_damage(victim, driver, lost_max=costs(8))
 
 
-def test_cut_files() -> None:
-    disk, driver = prepared()
+@pytest.mark.parametrize("segment_bytes", [SEGMENT, 12000])
+def test_cut_files(segment_bytes: int) -> None:
+    disk, driver = prepared(segment_bytes=segment_bytes)
     rng = random.Random(2)
     for path in disk.paths():
         for _ in range(3):
             victim = disk.copy()
             del victim.content(path)[rng.randrange(disk.size(path)) :]
-            check_damage(victim, driver, lost_max=None)
+            check_damage(victim, driver, lost_max=None, segment_bytes=segment_bytes)
 
 
-def test_missing_files() -> None:
-    disk, driver = prepared()
+# Where what removes a message lies in another file than the message, and where in the same.
+@pytest.mark.parametrize("segment_bytes", [3500, 6000, SEGMENT, 12000])
+def test_missing_files(segment_bytes: int) -> None:
+    disk, driver = prepared(segment_bytes=segment_bytes)
     for path in disk.paths():
         victim = disk.copy()
         victim.remove(path)
-        lost = check_damage(victim, driver, lost_max=None)
+        lost = check_damage(victim, driver, lost_max=None, segment_bytes=segment_bytes)
         if not path.endswith(".seg"):
             assert lost == 0, path
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import msgspec
 
 from slipstream.jetstream.store.damage import Damage
@@ -18,7 +20,18 @@ __all__ = ["ManifestKeeper"]
 class ManifestKeeper:
     """What the newest slot says, and what it should."""
 
-    __slots__ = ("_damage", "_directory", "_disk", "_doubtful", "_known", "_log", "_slots_due", "_state", "_version")
+    __slots__ = (
+        "_damage",
+        "_directory",
+        "_disk",
+        "_doubtful",
+        "_known",
+        "_log",
+        "_missing",
+        "_slots_due",
+        "_state",
+        "_version",
+    )
 
     def __init__(self, state: StoreState, damage: Damage, log: SegmentedLog, disk: Disk, directory: str) -> None:
         """No slot was written."""
@@ -31,6 +44,7 @@ class ManifestKeeper:
         self._known: Manifest | None = None  # what the newest slot says
         self._doubtful = False  # ... which may not be on stable storage
         self._slots_due = 0  # slots to be written although they say nothing new
+        self._missing: list[SegmentEntry] = []  # segments that are gone, whose index files are needed
 
     def begin(self) -> ManifestJob | None:
         """The next write, if there is something new to say."""
@@ -57,8 +71,9 @@ class ManifestKeeper:
         if not self._is_known(manifest):
             write_manifest(self._disk, self._directory, manifest, doubtful=self._doubtful, sync=False)
 
-    def adopt(self, manifest: Manifest | None) -> None:
-        """Recovery read this one."""
+    def adopt(self, manifest: Manifest | None, missing: list[SegmentEntry]) -> None:
+        """Recovery read this one, and needs the index files of some segments that it names and that are gone."""
+        self._missing = missing
         if manifest is not None and manifest.version >= self._version:
             self._known, self._version, self._doubtful = manifest, manifest.version, True
             self._slots_due = 2 if self._disk.seal.converting else 0
@@ -74,14 +89,16 @@ class ManifestKeeper:
 
     def _current(self) -> Manifest:
         state, log = self._state, self._log
+        first_seq = min(log.first_kept, state.committed_seq + 1)
+        missing = [entry for entry in self._missing if entry.last_seq >= first_seq]
         return Manifest(
             version=self._version + 1,
             uid=log.uid,
             config=state.config,
-            first_seq=min(log.first_kept, state.committed_seq + 1),
+            first_seq=first_seq,
             last_seq=state.committed_seq,
             last_ts_ns=log.writer.last_ts,
-            segments=[_entry(segment) for segment in log.table.written],
+            segments=sorted([*missing, *map(_entry, log.table.written)], key=attrgetter("no")),
             lost=list(self._damage.ranges),
         )
 

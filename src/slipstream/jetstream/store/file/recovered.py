@@ -6,7 +6,7 @@ from dataclasses import field
 
 from slipstream.dataclass import dataclass
 from slipstream.jetstream.store.file.chain import LogChain
-from slipstream.jetstream.store.file.manifest import Manifest
+from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry
 from slipstream.jetstream.store.file.segments.open_segment import Segment
 from slipstream.jetstream.store.file.segments.segment import EraseIntent
 from slipstream.kernels.index.subjectindex import MessageIndex
@@ -30,7 +30,11 @@ class RecoveryReport:
     unusable_files: list[str] = field(default_factory=list)
     """Files left in place that could not be used at all."""
     missing_segments: list[int] = field(default_factory=list)
-    """Numbers of segments the manifest names and the directory lacks."""
+    """Numbers of segments the manifest names and the directory lacks.
+
+    What they said about messages of others is taken from their index files. Where these are gone as well, messages that
+    were removed come back: nothing is removed because something else is missing.
+    """
     rebuilt_indexes: int = 0
     """Closed segments that had to be scanned because their index file was missing or wrong."""
 
@@ -62,6 +66,8 @@ class RecoveredLog:
     manifest: Manifest | None
     """The newest that could be read."""
     report: RecoveryReport
+    missing: list[SegmentEntry] = field(default_factory=list)
+    """Segments that are gone, whose index files are needed: they say what else was removed."""
     unapplied_seq: int = 0
     """Last sequence of what a replica has beyond what it knows to be committed; 0 if there is nothing."""
     unapplied_facts: dict[int, list[Fact]] = field(default_factory=dict)

@@ -26,13 +26,19 @@ from itertools import accumulate
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.chain import LogChain, new_links, with_erasures
 from slipstream.jetstream.store.file.disk.disk import Disk
-from slipstream.jetstream.store.file.manifest import Manifest, read_manifest
+from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, read_manifest
 from slipstream.jetstream.store.file.recovered import RecoveredLog, RecoveryReport
 from slipstream.jetstream.store.file.segments.choice import SegmentChoice
+from slipstream.jetstream.store.file.segments.index_file import read_index_file
 from slipstream.jetstream.store.file.segments.open_segment import Segment, index_path, scan_segment
-from slipstream.jetstream.store.file.segments.segment import HEADER_BYTES, EraseIntent, unpack_erase, unpack_state
+from slipstream.jetstream.store.file.segments.segment import (
+    HEADER_BYTES,
+    EraseIntent,
+    segment_name,
+    unpack_erase,
+    unpack_state,
+)
 from slipstream.jetstream.store.indexed import LENGTH_MASK
-from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
 from slipstream.jetstream.store.ranges import cover, subtract
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.record import (
@@ -47,7 +53,6 @@ from slipstream.kernels.log.record import (
     TRIM,
     record_kind,
 )
-from slipstream.kernels.log.segindex import decode_index
 from slipstream.kernels.log.segload import load_into
 from slipstream.kernels.log.segscan import Region, SegmentScan
 
@@ -118,6 +123,7 @@ class _Recovery:
         self.link_seq = 0  # the last sequence that it covers
         self.leaves: dict[int, bytes] = {}  # what stands in it for erased messages
         self.holes: list[tuple[int, int]] = []
+        self.missing: list[SegmentEntry] = []  # gone, with index files that say what else was removed
         self.expiries: list[tuple[int, int]] = []
         self.frame_no = 0
         self.synced_upto = 0
@@ -142,6 +148,8 @@ class _Recovery:
             # The last message was half overwritten when the power went: its sequence is not given out again.
             self.index.skip_to(max(self.erasures))
             self.appendable = False
+        needed = {self._index_path_of(entry) for entry in self.missing}
+        self.files.superseded += [path for path in self.files.orphans if path not in needed]
         lost = self._settle(manifest)
         return RecoveredLog(
             uid=self.uid,
@@ -162,6 +170,7 @@ class _Recovery:
             superseded=self.files.superseded,
             manifest=manifest,
             report=self.report,
+            missing=self.missing,
             chain=self._chain(),
         )
 
@@ -269,21 +278,11 @@ class _Recovery:
         path = index_path(segment.path)
         if path.rsplit("/", 1)[1] not in self.files.present:
             return None
-        try:
-            found = decode_index(self.disk.read(path, 0, self.disk.size(path)), segment.header.salt)
-        except OSError:
+        scan = read_index_file(self.disk, path, salt=segment.header.salt, first_seq=segment.header.first_seq)
+        if scan is None or (end is not None and scan.good_end != end):
             return None
-        if found is None or found[0].first_seq != segment.header.first_seq:
+        if self.disk.size(segment.path) < scan.good_end:
             return None
-        if end is not None and found[0].good_end != end:
-            return None
-        if self.disk.size(segment.path) < found[0].good_end:
-            return None
-        scan, controls = found
-        decoded = SegmentScan(controls, 0, 0, 0, 0)
-        while decoded.step(STORE_SCAN_STEP_RECORDS):
-            pass
-        scan.controls.extend(decoded.controls)
         segment.indexed = True
         segment.damaged = bool(scan.holes)
         return scan
@@ -307,6 +306,8 @@ class _Recovery:
         for region in scan.regions:
             self.report.damaged_regions.append((segment.path, region.start, region.end))
             segment.damaged = True
+        if segment.damaged and not is_last:
+            self._remove_as_told(index_path(segment.path), segment.header.salt, segment.header.first_seq)
         if is_last and (segment.damaged or not untouched):
             self.appendable = False
         return scan
@@ -334,20 +335,14 @@ class _Recovery:
         if len(scan):
             self.last_ts_ns = max(self.last_ts_ns, scan.last_ts)
         for kind, seq, _ts, key, payload in scan.controls:
-            if kind == TOMBS:
-                self.tombs.append(payload)
-            elif kind == TRIM:
-                self.first_seq = max(self.first_seq, seq)
+            if kind in (TOMBS, TRIM, ERASE):
+                self._remove(kind, seq, _ts, key, payload)
             elif kind == CONFIG:
                 self.config = payload
             elif kind == STATE:
                 first_seq, _last_seq, last_ts_ns = unpack_state(payload)
                 self.first_seq = max(self.first_seq, first_seq)
                 self.last_ts_ns = max(self.last_ts_ns, last_ts_ns)
-            elif kind == ERASE:
-                self.erasures[seq] = unpack_erase(payload)
-                if key:
-                    self.leaves[seq] = key
             elif kind == CHAIN:
                 self.link, self.link_seq = payload, seq
             elif kind == NOTE:
@@ -355,6 +350,17 @@ class _Recovery:
                     self.notes[key] = payload
                 else:
                     self.notes.pop(key, None)
+
+    def _remove(self, kind: int, seq: int, _ts: int, key: bytes, payload: bytes) -> None:
+        """What a record says about messages that are gone; another kind says nothing."""
+        if kind == TOMBS:
+            self.tombs.append(payload)
+        elif kind == TRIM:
+            self.first_seq = max(self.first_seq, seq)
+        elif kind == ERASE:
+            self.erasures[seq] = unpack_erase(payload)
+            if key:
+                self.leaves[seq] = key
 
     # --- the whole --------------------------------------------------------------------------------------------------
 
@@ -370,10 +376,25 @@ class _Recovery:
             if reached[bisect_right(numbers, entry.no)] < entry.no and entry.last_seq >= self.first_seq:
                 self.report.missing_segments.append(entry.no)
                 self.holes.append((entry.first_seq, entry.last_seq))
+                if self._remove_as_told(self._index_path_of(entry), entry.salt, entry.first_seq):
+                    self.missing.append(entry)
         if manifest.last_seq > self.index.last_seq:
             self.holes.append((self.index.last_seq + 1, manifest.last_seq))
             self.index.skip_to(manifest.last_seq)
             self.appendable = False
+
+    def _remove_as_told(self, path: str, salt: int, first_seq: int) -> bool:
+        """Of a segment that is gone or damaged, remove what its index file says; whether there is such a file.
+
+        Damaged segments keep it: they are neither indexed anew nor compacted.
+        """
+        scan = read_index_file(self.disk, path, salt=salt, first_seq=first_seq)
+        for control in scan.controls if scan is not None else ():
+            self._remove(*control)
+        return scan is not None
+
+    def _index_path_of(self, entry: SegmentEntry) -> str:
+        return index_path(f"{self.directory}/{segment_name(entry.no, entry.generation)}")
 
     def _settle(self, manifest: Manifest | None) -> list[tuple[int, int]]:
         """Apply what removes messages, then tell which of the missing ones were really lost."""

@@ -127,7 +127,7 @@ class Repair:
         self._facts.adopt(recovered.config)
         self._removals.adopt()
         self._erasures.adopt(recovered.unfinished_erasures)
-        self._manifest.adopt(recovered.manifest)
+        self._manifest.adopt(recovered.manifest, recovered.missing)
         self.report, self.expiries = recovered.report, recovered.expiries
         files.leftovers += recovered.superseded
         files.clear()

@@ -39,6 +39,8 @@ class SegmentChoice:
         """Names in the directory."""
         self.superseded: list[str] = []
         """Paths of files that can go."""
+        self.orphans: list[str] = []
+        """Paths of index files without their segment."""
         self.highest_no = 0
         """Highest segment number any file name carries, usable or not."""
 
@@ -51,8 +53,11 @@ class SegmentChoice:
         self.present = frozenset(names)
         for name in names:
             path = f"{self._directory}/{name}"
-            if name.endswith(".tmp") or (name.endswith(".sdx") and name[:-4] + ".seg" not in self.present):
+            if name.endswith(".tmp"):
                 self.superseded.append(path)
+                continue
+            if name.endswith(".sdx") and name[:-4] + ".seg" not in self.present:
+                self.orphans.append(path)
                 continue
             parsed = parse_name(name)
             if parsed is None:
