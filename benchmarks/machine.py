@@ -6,10 +6,11 @@ import os
 import platform
 import resource
 import subprocess
+import sysconfig
 from pathlib import Path
 from time import monotonic, sleep
 
-__all__ = ["CALM_SHARE", "ProcessorWatch", "commit", "description", "wait_for_calm"]
+__all__ = ["CALM_SHARE", "ProcessorWatch", "commit", "description", "how_built", "wait_for_calm"]
 
 CALM_SHARE = 0.05  # what other processes may take of the machine before a run counts as disturbed
 
@@ -49,6 +50,12 @@ def wait_for_calm(timeout_s: float) -> None:
         sleep(0.5)
         if watch.foreign_share(server_s=0.0) <= CALM_SHARE:
             return
+
+
+def how_built() -> str:
+    """What is to be said of an interpreter that is slower than it could be; nothing of others."""
+    args = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    return "" if "--enable-optimizations" in args else " (built without optimisations)"
 
 
 def description() -> str:

@@ -47,7 +47,7 @@ class Circumstances:
 
 def render(measured: Sequence[Measured], where: Circumstances, ceiling: Ceiling) -> str:
     """The whole page."""
-    python = f"{platform.python_implementation()} {platform.python_version()}"
+    python = f"{platform.python_implementation()} {platform.python_version()}{machine.how_built()}"
     lines = [
         "# Slipstream beside nats-server",
         "",

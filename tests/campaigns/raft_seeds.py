@@ -79,7 +79,7 @@ def raft_mutants(tried: int = MUTANT_SEEDS) -> Figures:
                     RaftSim(seed, mutant=mutant).run()
                 else:
                     StoreSim(seed, mutant=mutant).run()
-            except Violation:
+            except (Violation, KeyError):  # a store whose index names what is not there is noticed as well
                 caught[mutant] += 1
     told = ", ".join(f"{count} notice that {mutant.value}" for mutant, count in caught.items())
     return Figures({}, [], f"of {tried} seeds each, {told}", all(caught.values()))

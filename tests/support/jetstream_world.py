@@ -23,7 +23,7 @@ from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import AccountLimits, Cancel, LiveSubscription, OnMessage, Recovered, ServerFacts
 from slipstream.jetstream.store.memory import MemoryStore
-from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
+from slipstream.jetstream.store.values import Committed, CommitWork, Job, StoreUnavailable
 from slipstream.kernels.fastpath.intake import Intake
 from slipstream.kernels.fastpath.pointget import PointGet
 from slipstream.kernels.subjects.subject import matches
@@ -256,11 +256,9 @@ class DiskLikeStore:
         messages = self._store.read_batch((), 0, max_msgs=10**6, max_bytes=10**9, up_to_seq=self._store.last_seq)
         return [(message.seq, message.expires_ns) for message in messages if message.expires_ns]
 
-    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> CommitWork | None:
         job = self._store.begin_commit(sync=sync)
-        if job is not None:
-            job = _ThreadJob(job)
-        return job
+        return _ThreadJob(job) if job is not None else None
 
     def finish_commit(self, job: Job) -> Committed:
         assert isinstance(job, _ThreadJob)
@@ -289,6 +287,9 @@ class _ThreadJob:
 
     def run(self) -> None:
         self.inner.run()
+
+    def attend(self) -> bool:
+        return False
 
 
 class FakeStores:

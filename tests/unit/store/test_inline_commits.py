@@ -58,7 +58,7 @@ def test_a_short_commit_ends_where_it_begins(sync: bool) -> None:
     store.append(2, 2, b"s", b"", b"second")
     store.delete(1)
     job = store.begin_commit(sync=sync, inline=True)
-    assert job is not None and job.ended
+    assert job is not None and job.attend()
     assert store.finish_commit(job).last_seq == 2
     if sync:
         again = reopen(disk.crash(random.Random(1), keep=0.0, torn=False))
@@ -69,7 +69,7 @@ def test_one_that_takes_long_is_waited_for_elsewhere() -> None:
     store = ready(SlowDisk())
     store.append(2, 2, b"s", b"", b"second")
     job = store.begin_commit(inline=True)
-    assert job is not None and not job.ended and store.committed_seq == 1
+    assert job is not None and not job.attend() and store.committed_seq == 1
     job.run()
     assert job.ended and store.finish_commit(job).last_seq == 2
 
@@ -90,7 +90,7 @@ def test_a_commit_that_needs_more_than_a_short_write_is_for_a_thread() -> None:
     store = ready(SimDisk())
     store.append(2, 2, b"s", b"", bytes(100_000))
     job = store.begin_commit(inline=True)
-    assert job is not None and not job.ended
+    assert job is not None and not job.attend()
 
 
 @pytest.mark.parametrize("slow", [False, True])

@@ -99,3 +99,11 @@ class Job(Protocol):
     def run(self) -> None:
         """Do the work. Never raises for a disk error: the outcome is kept and read by `finish_*`."""
         ...
+
+
+class CommitWork(Job, Protocol):
+    """A commit, which may be under way since it began."""
+
+    def attend(self) -> bool:
+        """Whether it has ended; for one that was begun inline that is waited for, a moment at most."""
+        ...

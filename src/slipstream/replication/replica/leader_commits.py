@@ -93,7 +93,7 @@ class LeaderCommits:
         if awaited:
             self._groups.flush()
             self._ports.flush()  # the disks of others work meanwhile
-            job.run_inline()
+            job.begin_inline()
         return True
 
     def synced(self, fault: StorageFault | None) -> None:

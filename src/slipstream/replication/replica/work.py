@@ -123,7 +123,7 @@ class ReplicaWork:
         if leads is not None and not leads.begun(job, awaited=False):
             self._commits = False
             self._look_quiet()
-        elif job.ended:
+        elif job.attend():
             self._finish(job)
         else:
             self._ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainHead, ChainReport
-from slipstream.jetstream.store.values import Committed, Job
+from slipstream.jetstream.store.values import Committed, CommitWork, Job
 
 __all__ = ["StoreCommits", "StoreUpkeep"]
 
@@ -20,11 +20,11 @@ class StoreCommits(Protocol):
         """Bytes that wait for a commit, in flight or not: the caller's measure for back-pressure."""
         ...
 
-    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> CommitWork | None:
         """Take what changed. `sync=False` writes without waiting for the device (interval policy).
 
-        With `sync=True` it also covers everything written before without sync. With `inline` a short commit may be
-        carried out here and now, if that takes no longer than to hand it over: then the job has ended already.
+        With `sync=True` it also covers everything written before without sync. With `inline` a short commit may
+        begin here and now, if that takes no longer than to hand it over: `CommitWork.attend` it before anything else.
         """
         ...
 

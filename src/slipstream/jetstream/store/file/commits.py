@@ -1,7 +1,7 @@
 """Commits of a file store: what was changed gets to the disk, off the loop as a job or inline.
 
 `begin` collects everything that waits into a `CommitJob` (`jobs`), somebody runs it, `finish` draws the conclusions. A
-short one may run inside of `begin`, if the caller would rather wait a moment than hand it over.
+short one may begin in `begin`, if the caller would rather wait a moment than hand it over.
 
 The conclusions are two: what is on disk is *persisted*, and gives back its memory; what is *committed*, readers see.
 Alone they are one step. In a replicated log a majority has to persist a frame first: persisted commits wait in a queue,
@@ -24,7 +24,7 @@ from slipstream.jetstream.store.file.pending_files import NO_PATHS, PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.replica.states import LoggedStates
 from slipstream.jetstream.store.state import StoreState
-from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
+from slipstream.jetstream.store.values import Committed, CommitWork, Job, StoreUnavailable
 
 __all__ = ["LogCommits"]
 
@@ -101,7 +101,7 @@ class LogCommits:
         """In a replicated log: whether all that was appended here is committed."""
         return not self.persisted and self._state.committed_seq == self._state.index.last_seq
 
-    def begin(self, *, sync: bool = True, inline: bool = False) -> Job | None:
+    def begin(self, *, sync: bool = True, inline: bool = False) -> CommitWork | None:
         """See `Store.begin_commit`."""
         state, log = self._state, self._log
         if self.in_flight is not None or state.fault is not None or state.closed:
@@ -142,7 +142,7 @@ class LogCommits:
         if self._states is not None:
             self._states.take(job.frame_no)
         if inline:
-            job.run_inline()
+            job.begin_inline()
         return job
 
     def finish(self, job: Job) -> Committed:

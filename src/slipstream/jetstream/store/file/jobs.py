@@ -128,8 +128,8 @@ class CommitJob:
         """Bytes for the log."""
         return sum(len(write.data) for write in self.writes)
 
-    def run_inline(self) -> None:
-        """Carry it out now if it is a short write for one file and the device is quick; else `run` has to follow."""
+    def begin_inline(self) -> None:
+        """Begin now if it is a short write for one file: `attend` follows, and if that is not its end, `run`."""
         plain = None if self.overwrites else self.plain_writes()
         if plain is None:
             return
@@ -144,10 +144,19 @@ class CommitJob:
                 if self.chain is not None:
                     self.seal()
                 self.begun = self.disk.begin_synced_write(*plain[0])
-                self.ended = self.begun is not None and self.begun.wait(INLINE_SYNC_WAIT_S)
             except Exception as error:
                 self.fail(error)
                 self.ended = True
+
+    def attend(self) -> bool:
+        """See `CommitWork.attend`."""
+        if self.begun is not None and not self.ended:
+            try:
+                self.ended = self.begun.wait(INLINE_SYNC_WAIT_S)
+            except Exception as error:
+                self.fail(error)
+                self.ended = True
+        return self.ended
 
     def _write_plain(self, plain: list[tuple[str, int, bytes]]) -> None:
         """All that there is to do: writes to places that exist, which nobody waits to see synced."""

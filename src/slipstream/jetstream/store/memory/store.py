@@ -20,7 +20,7 @@ from slipstream.jetstream.store.notes import check_notes
 from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.jetstream.store.state import StoreState
-from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
+from slipstream.jetstream.store.values import Committed, CommitWork, Job, StoreUnavailable
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 
@@ -38,6 +38,10 @@ class _Done:
 
     def run(self) -> None:
         """Nothing to wait for."""
+
+    def attend(self) -> bool:
+        """See `CommitWork.attend`."""
+        return True
 
 
 class MemoryStore(IndexedReads):
@@ -228,7 +232,7 @@ class MemoryStore(IndexedReads):
     def _is_changed(self) -> bool:
         return self._dirty or self.journal.is_changed or self.state.committed_seq < self.state.index.last_seq
 
-    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> CommitWork | None:
         """See `Store.begin_commit`."""
         state, slabs = self.state, self.slabs
         if self._job is not None or not (state.committed_seq < state.index.last_seq or self._is_changed):

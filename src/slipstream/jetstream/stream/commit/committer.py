@@ -221,15 +221,22 @@ class Committer:
         else:
             awaited = alone and point.is_awaited
             job = self._store.begin_commit(sync=True)  # others learn of it before it is written here
-        point.begin(unit_open=unit_open)
+        ended = False
+        try:
+            point.begin(unit_open=unit_open)  # while the device is at work
+        finally:
+            if job is not None:
+                ended = job.attend()
         if job is None:
             self.idle = True
             point.unchanged()
             return
         self.idle = False
-        if replication is not None and not replication.begun(job, awaited=awaited):
-            return
-        if job.ended:
+        if replication is not None:
+            if not replication.begun(job, awaited=awaited):
+                return
+            ended = job.attend()
+        if ended:
             self._finish(job, flushes=alone)
         else:
             # Last of all: the thread would only wait for the interpreter if there were more to do here.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Final
 
 from slipstream.jetstream.store.file.disk.disk import SyncedWrite
@@ -24,7 +23,6 @@ class InlineSync:
         """None is; `times` are told."""
         self._files = files
         self._times = times
-        self._began_s = 0.0
         self._thread = SyncThread()
         self.pause = 0
         """So many short commits more are left to threads that wait for the device as long as it takes."""
@@ -37,7 +35,6 @@ class InlineSync:
             self.pause -= 1
             return None
         file = self._files.acquire(path)
-        self._began_s = time.monotonic()
         if self._thread.begin(file.fd, offset, data):
             return _Begun(self, file, path)
         self._files.release(file)
@@ -50,7 +47,7 @@ class InlineSync:
             self.pause = SLOW_SYNC_PAUSE
             return False
         self._files.release(file)
-        self._times.add(time.monotonic() - self._began_s)
+        self._times.add(self._thread.took_s)
         if error:
             raise OSError(error, os.strerror(error), path)
         return True
