@@ -44,8 +44,6 @@ accounts {{
 }}
 system_account: SYS
 """
-# Of versions after the one that this server stands for: 2.15 has a limit of consumers for streams that name none.
-NEWER = frozenset({"gnatsd_varz_jetstream_limits_default_max_consumers"})
 _METRIC = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? ")
 _LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 
@@ -89,7 +87,7 @@ def metrics(page: str, prefixes: tuple[str, ...]) -> Shown:
     found: Shown = set()
     for line in page.splitlines():
         parts = _METRIC.match(line)
-        if parts and parts[1].startswith(prefixes) and parts[1] not in NEWER:
+        if parts and parts[1].startswith(prefixes):
             found.add((parts[1], tuple(sorted(_LABEL.findall(parts[2] or "")))))
     return found
 

@@ -50,6 +50,7 @@ class JetStreamLimitsOptions(Record):
     max_ack_pending: int = 0
     max_ha_assets: int = 0
     max_request_batch: int = 0
+    default_max_consumers: int = 0
     duplicate_window_ns: int = 0
     batch: JetStreamBatchLimitsOptions = JetStreamBatchLimitsOptions()
 

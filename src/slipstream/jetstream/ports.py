@@ -367,6 +367,8 @@ class ServerFacts:
     """Memory for what streams hold beside their messages: open batches, message ids."""
     max_ack_pending: int = 0
     max_request_batch: int = 0
+    default_max_consumers: int = 0
+    """Of streams where neither they nor their account have a limit; 0 or less: any number."""
     strict: bool = True
     max_buffered_msgs: int = STREAM_MAX_BUFFERED_MSGS
     max_buffered_bytes: int = STREAM_MAX_BUFFERED_BYTES

@@ -92,6 +92,7 @@ class JetStreamLimits(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The ceilings for every account."""
 
     max_request_batch: int = 0
+    default_max_consumers: int = 0
     max_ack_pending: int = 0
     max_ha_assets: int = 0
     max_duplicate_window: int = 0

@@ -142,6 +142,38 @@ async def test_max_request_batch_holds_for_consumers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("default", "of_account", "of_stream", "room"),
+    [
+        ("3", "", {}, 3),
+        ("3", "max_consumers: 5,", {}, 5),
+        ("5", "max_consumers: 3,", {}, 3),
+        ("3", "", {"max_consumers": 5}, 5),
+        ("3", "max_consumers: -1,", {"max_consumers": 0}, 3),
+        ("-1", "", {}, 6),
+    ],
+)
+async def test_default_max_consumers_holds_where_there_is_no_other_limit(
+    tmp_path: Path, default: str, of_account: str, of_stream: dict[str, int], room: int
+) -> None:
+    """As nats-server 2.15.1 decides."""
+    import nats
+
+    account = f"A {{ jetstream: {{ {of_account} max_streams: 9 }}, users: [{{user: a, password: a}}] }}"
+    text = f"jetstream {{ limits {{ default_max_consumers: {default} }} }}, accounts {{ {account} }}"
+    async with Server(replace(options(text), port=-1), store_dir=str(tmp_path)) as server:
+        client = await nats.connect(server.url, user="a", password="a")
+        stream = {"name": "S", "subjects": ["s"], "storage": "memory", **of_stream}
+        await client.request("$JS.API.STREAM.CREATE.S", json.dumps(stream).encode())
+        codes = []
+        for number in range(6):
+            body = {"stream_name": "S", "config": {"durable_name": f"C{number}", "ack_policy": "explicit"}}
+            answer = await client.request(f"$JS.API.CONSUMER.DURABLE.CREATE.S.C{number}", json.dumps(body).encode())
+            codes.append(json.loads(answer.data).get("error", {}).get("err_code", 0))
+        assert codes == [0] * room + [10026] * (6 - room)
+        await client.close()
+
+
+@pytest.mark.parametrize(
     ("text", "other"),
     [
         ('listen: "127.0.0.1:4300"', 'host: "127.0.0.1", port: 4300'),

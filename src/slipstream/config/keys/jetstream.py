@@ -154,6 +154,11 @@ JETSTREAM_LIMITS: Final = KeyTable(
     Key("max_ha_assets", INTEGER, "Replicated streams and consumers of the server."),
     Key("max_request_batch", INTEGER, "Largest `batch` of a pull request."),
     Key(
+        "default_max_consumers",
+        INTEGER,
+        "Consumers of a stream where neither it nor its account has a limit; nats-server 2.15 has 1000 by default.",
+    ),
+    Key(
         "duplicate_window",
         ("duration", duration_text),
         "Largest duplicate window of a stream.",

@@ -75,6 +75,8 @@ class ConsumerChecks:
         limit, account_limit = self._stream.config.max_consumers, self._account.limits.max_consumers
         if limit <= 0 or 0 < account_limit < limit:
             limit = account_limit
+        if limit <= 0:
+            limit = self._account.facts.default_max_consumers
         if 0 < limit <= visible_count and not config.direct:
             raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
 

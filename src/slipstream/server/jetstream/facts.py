@@ -86,6 +86,7 @@ class RunningJetStream:
         limits = self._runner.options.limits
         return JetStreamLimits(
             max_request_batch=limits.max_request_batch,
+            default_max_consumers=limits.default_max_consumers or -1,  # always shown, as boards ask for it
             max_ack_pending=limits.max_ack_pending,
             max_ha_assets=limits.max_ha_assets,
             max_duplicate_window=limits.duplicate_window_ns,

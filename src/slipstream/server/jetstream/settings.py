@@ -35,6 +35,7 @@ def server_facts(server: Server, directory: str) -> ServerFacts:
         max_held_bytes=int(memory_bytes() * HELD_MEMORY_SHARE),
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
+        default_max_consumers=limits.default_max_consumers,
         strict=options.strict,
         max_buffered_msgs=options.max_buffered_msgs,
         max_buffered_bytes=options.max_buffered_size,
