@@ -151,6 +151,17 @@ def test_a_stream_that_is_not_there(jetstream: JetStream) -> None:
             ask()
 
 
+@pytest.mark.parametrize("name", ["", "orders.us", "two words", "a*", ">", "a/b", "tab\t"])
+def test_names_that_cannot_be_are_said_before_anybody_is_asked(jetstream: JetStream, name: str) -> None:
+    for ask in (jetstream.stream, jetstream.create_stream, jetstream.update_stream, jetstream.delete_stream):
+        with pytest.raises(ClientError, match="is no name of a stream"):
+            ask(name)
+    stream = jetstream.create_stream("S", subjects=["s"])
+    for ask in (stream.consumer, stream.create_consumer):
+        with pytest.raises(ClientError, match="is no name of a consumer"):
+            ask(name)
+
+
 def test_consume_and_acknowledge(jetstream: JetStream) -> None:
     stream = jetstream.create_stream("S", subjects=["s"])
     consumer = stream.create_consumer("work", ack_wait=timedelta(minutes=1), max_deliver=3)

@@ -15,7 +15,7 @@ from slipstream.errors import UNREADABLE
 from slipstream.sync.client import merged
 from slipstream.sync.errors import JetStreamRefusal, refusal
 from slipstream.sync.messages import Headers, Msg, duration_ns
-from slipstream.sync.streams import StreamHandle
+from slipstream.sync.streams import StreamHandle, checked_name
 
 if TYPE_CHECKING:
     from slipstream.sync.client import Client
@@ -95,22 +95,28 @@ class JetStream:
 
         Durations are nanoseconds or `timedelta`. Creating a stream that is there with the same configuration is fine.
         """
+        made = self.stream(name)
         self.api(f"STREAM.CREATE.{name}", {"name": name, **_fields(config)})
-        return self.stream(name)
+        return made
 
     def update_stream(self, name: str, **config: Any) -> StreamHandle:
         """Change fields of a stream; what is not named stays."""
+        changed = self.stream(name)
         found = self.api(f"STREAM.INFO.{name}")["config"]
         self.api(f"STREAM.UPDATE.{name}", {**found, **_fields(config)})
-        return self.stream(name)
+        return changed
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream with its messages."""
-        self.api(f"STREAM.DELETE.{name}")
+        self.api(f"STREAM.DELETE.{checked_name(name, 'stream')}")
 
     def stream(self, name: str) -> StreamHandle:
-        """A stream by its name; nothing is asked yet."""
-        return StreamHandle(self, name)
+        """A stream by its name; nothing is asked yet.
+
+        Raises:
+            ClientError: no stream can have this name.
+        """
+        return StreamHandle(self, checked_name(name, "stream"))
 
     def streams(self, subject: str = "") -> Iterator[StreamHandle]:
         """All streams, or those that listen to a subject."""

@@ -21,12 +21,24 @@ if TYPE_CHECKING:
     from slipstream.sync.consumers import PullConsumer
     from slipstream.sync.jetstream import JetStream
 
-__all__ = ["StreamHandle"]
+__all__ = ["StreamHandle", "checked_name"]
 
 _BATCH: Final = 200  # messages of one request of a reader
 _EXPIRES_NS: Final = 30 * SECOND_NS  # of one request of a reader that waits for news
 _IDLE_NS: Final = 60 * SECOND_NS  # a reader's consumer outlives short pauses; after long ones it is made again
 _NOTHING_HERE: Final = (404, 408)  # what ends a request without messages
+_NOT_IN_NAMES: Final = frozenset(" \t\r\n\f\0.*>\\/")  # a name is a word of a subject, and may be one of a path
+
+
+def checked_name(name: str, what: str) -> str:
+    """The name of a stream or a consumer.
+
+    Raises:
+        ClientError: it cannot be one; asked for, it would be another subject, which nobody may answer on.
+    """
+    if not name or _NOT_IN_NAMES.intersection(name):
+        raise ClientError(f"{name!r} is no name of a {what}: blanks and any of . * > / \\ are not allowed")
+    return name
 
 
 class StreamHandle:
@@ -128,10 +140,14 @@ class StreamHandle:
         return _Reading(self, config, follow=follow, timeout=timeout).messages()
 
     def consumer(self, name: str) -> PullConsumer:
-        """A consumer by its name; nothing is asked yet."""
+        """A consumer by its name; nothing is asked yet.
+
+        Raises:
+            ClientError: no consumer can have this name.
+        """
         from slipstream.sync.consumers import PullConsumer
 
-        return PullConsumer(self, name)
+        return PullConsumer(self, checked_name(name, "consumer"))
 
     def create_consumer(self, name: str, **config: Any) -> PullConsumer:
         """Create a durable pull consumer, or change it; fields as in the API (`filter_subject`, `ack_wait`, ...).
@@ -140,8 +156,9 @@ class StreamHandle:
         """
         fields = {key: duration_ns(value) if isinstance(value, timedelta) else value for key, value in config.items()}
         body = {"stream_name": self.name, "config": {"durable_name": name, "ack_policy": "explicit", **fields}}
+        made = self.consumer(name)
         self.jetstream.api(f"CONSUMER.CREATE.{self.name}.{name}", body)
-        return self.consumer(name)
+        return made
 
     def consumers(self) -> Iterator[PullConsumer]:
         """All consumers."""

@@ -46,6 +46,9 @@ class ServerThread:
         """The client port."""
         return self.server.port
 
+    def __repr__(self) -> str:
+        return f"<ServerThread {self.url}>" if self._thread.is_alive() else "<ServerThread, not running>"
+
     def _repr_html_(self) -> str:
         from slipstream.server.display import server_html
 

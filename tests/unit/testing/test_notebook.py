@@ -47,6 +47,11 @@ def test_servers(nats_server: ServerThread) -> None:
     assert "not running" in _shown(evil)
 
 
+def test_a_server_says_where_it_is(nats_server: ServerThread) -> None:
+    assert repr(nats_server) == f"<ServerThread {nats_server.url}>"
+    assert repr(ServerThread()) == "<ServerThread, not running>"
+
+
 def test_streams_and_their_table(jetstream: JetStream) -> None:
     jetstream.create_stream("ORDERS", subjects=["orders.>"], description=EVIL)
     jetstream.create_stream("ODD", subjects=[f"odd.{EVIL.replace(' ', '')}"])
