@@ -258,6 +258,27 @@ def test_request(cli: Cli) -> None:
     cli.call("server", "req", "varz", "--filter-cid", "1", *SYSTEM, status=2)
 
 
+def test_profiles(cli: Cli, tmp_path: Path) -> None:
+    shown = cli.call("server", "request", "profile", "goroutine", str(tmp_path), "--name", "demo", *SYSTEM).stdout
+    written = re.fullmatch(r'Server "demo" profile written: (\S+/goroutine-\d{8}-\d{6}-N[A-Z0-9]+)\n', shown)
+    assert written is not None
+    path = Path(written[1])
+    assert path.read_text().startswith("thread ") and path.stat().st_mode & 0o777 == 0o600
+    refused = cli.call("server", "request", "profile", "heap", str(tmp_path), *SYSTEM, status=1).stderr
+    assert 'demo: Profile "heap" is of Go\'s runtime' in refused
+    cli.call("server", "request", "profile", "nonsense", *SYSTEM, status=2)
+
+
+def test_profiles_of_nats_server(cli: Cli, server_pool: ServerPool, tmp_path: Path) -> None:
+    config = "accounts { $SYS { users [ {user: s, password: s} ] } }"
+    server = server_pool.shared("real", config, ())
+    login = ("--server", server.url, "--user", "s", "--password", "s")
+    for kind in ("heap", "goroutine", "cpu"):
+        cli.call("server", "request", "profile", kind, str(tmp_path), "--timeout", "500ms", *login)
+    assert sorted(path.name.partition("-")[0] for path in tmp_path.iterdir()) == ["cpu", "goroutine", "heap"]
+    assert all(path.read_bytes().startswith(b"\x1f\x8b") for path in tmp_path.iterdir()), "what pprof reads is gzipped"
+
+
 def test_kick(cli: Cli) -> None:
     with WireClient(cli.env["NATS_URL"]) as client:
         client.flush()

@@ -5,7 +5,11 @@ Kinds, flags and what is asked for by default are those of `nats server request`
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import time
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -15,6 +19,7 @@ from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.link import Reply
 from slipstream.cli.system import ask_server, ask_servers, choice_flags, chosen_servers
 from slipstream.cli.types import pairs_option
+from slipstream.units import SECOND_NS
 
 __all__ = [
     "accounts",
@@ -25,6 +30,7 @@ __all__ = [
     "jetstream_health",
     "kick",
     "leafnodes",
+    "profile",
     "raft",
     "request",
     "routes",
@@ -35,6 +41,8 @@ __all__ = [
 _HERE: Final = "slipstream.cli.server.request"
 _STATES: Final = {"open": 0, "closed": 1, "all": 2}
 _RECORDS: Final = 2048
+PROFILES: Final = ("allocs", "block", "cpu", "goroutine", "heap", "mutex", "threadcreate")  # of Go's runtime
+_CPU_MAX_NS: Final = 15 * SECOND_NS  # nats-server measures no longer
 
 
 class _Flag(NamedTuple):
@@ -169,6 +177,7 @@ KINDS: Final = {
 REQUESTS: Final = {
     **{name: Verb(f"{_HERE}:{name.replace('-', '_')}", kind.about, kind.aliases) for name, kind in KINDS.items()},
     "kick": Verb(f"{_HERE}:kick", "End the connection of a client.", ()),
+    "profile": Verb(f"{_HERE}:profile", "What servers are doing, in a file for each.", ()),
 }
 
 
@@ -250,6 +259,45 @@ raft = _command("raft")
 def kick(session: Session, client: int, server: str) -> None:
     """End the connection of the CLIENT with this number at the SERVER with this id."""
     _print(ask_server(session.link(), server, "KICK", {"cid": client}))
+
+
+@click.command(cls=Command)
+@click.argument("kind", type=click.Choice(PROFILES), metavar="PROFILE")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=Path())
+@click.option("--level", type=click.IntRange(min=0), default=0, help="How much of it: of nats-server, 0 is for pprof.")
+@click.option("--name", "server_name", default="", help="Only servers with this in their name.")
+@choice_flags
+@click.pass_obj
+def profile(session: Session, /, kind: str, directory: Path, level: int, server_name: str, **given: Any) -> None:
+    """Write the PROFILE of each server to a file of its own in the DIRECTORY.
+
+    PROFILE is goroutine or threadcreate, where this server writes the stacks of its threads as text, or one that only
+    nats-server has: allocs, block, cpu, heap, mutex, in the form that pprof reads.
+    """
+    link = session.link()
+    body: Reply = {"name": kind, "debug": level, **chosen_servers(given)}
+    if server_name:
+        body["server_name"] = server_name
+    if kind == "cpu":
+        # It is measured while it is waited for, and has to be back in time.
+        body["duration"] = min(link.settings.timeout_ns // 2, _CPU_MAX_NS)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    refused = []
+    for answer, _ in ask_servers(link, "PROFILEZ", body):
+        server, data = answer["server"], answer["data"]
+        if data["error"]:
+            refused.append(f"{server['name']}: {data['error']}")
+            continue
+        path = directory / f"{kind}-{stamp}-{server['id']}"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(base64.b64decode(data["profile"] or ""))
+        except OSError as error:
+            raise Failure(f"the profile cannot be written: {error}") from error
+        click.echo(f'Server "{server["name"]}" profile written: {path}')
+    if refused:
+        raise Failure("\n".join(refused))
 
 
 def _print(answer: Reply) -> None:
