@@ -6,6 +6,7 @@ between. When thousands come at once, because another server is gone, this is a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slipstream.routing.logins import kind_of
@@ -44,6 +45,7 @@ class Greetings:
         self._hub = hub
         self._lines: dict[_Told, tuple[bytes, bytes]] = {}
         self._seen: tuple[object, object] = (None, None)  # options and authenticator that the lines were made by
+        self._encode_own: Callable[[int, str, str], bytes] | None = None  # loaded with the first client
 
     def line(self, connection: ClientConnection, *, after_connect: bool, lame_duck: bool) -> bytes:
         """INFO as this connection should see it."""
@@ -72,9 +74,11 @@ class Greetings:
             if len(self._lines) >= _REMEMBERED_MAX:
                 self._lines.clear()
             parts = self._lines[told] = self._encode(connection, told)
-        from slipstream.protocol.info import encode_own
+        if self._encode_own is None:
+            from slipstream.protocol.info import encode_own
 
-        own = encode_own(connection.cid, peer.ip, "" if after_connect else connection.nonce)
+            self._encode_own = encode_own
+        own = self._encode_own(connection.cid, peer.ip, "" if after_connect else connection.nonce)
         return b"%b%b%b" % (parts[0], own, parts[1])
 
     def _encode(self, connection: ClientConnection, told: _Told) -> tuple[bytes, bytes]:
