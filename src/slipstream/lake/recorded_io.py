@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import GCS_DEFAULT_LOCATION, GCS_SERVICE_HOST, GCS_TOKEN, GCS_TOKEN_EXPIRES_AT_MS
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
@@ -18,6 +20,8 @@ __all__ = ["RECORDED_IO", "RecordedFileIO", "discarding"]
 
 RECORDED_IO: Final = "slipstream.lake.recorded_io.RecordedFileIO"
 """How catalogues find it (`py-io-impl`)."""
+GCS_RETRY_SECONDS: Final = 60
+"""How long a call to Google Cloud is tried again; a turn that fails is followed by another one."""
 _AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
 
 
@@ -29,6 +33,22 @@ class RecordedFileIO(PyArrowFileIO):
         super().__init__(properties or {})
         self.written: list[str] = []
         self._stores: dict[str, Any] = {}  # of Azure, by container
+
+    def _initialize_gcs_fs(self) -> Any:
+        """As pyiceberg does it, and with an end: Arrow asks Google Cloud again for fifteen minutes, in every call."""
+        from pyarrow.fs import GcsFileSystem
+
+        wanted: dict[str, Any] = {"retry_time_limit": timedelta(seconds=GCS_RETRY_SECONDS)}
+        if token := self.properties.get(GCS_TOKEN):
+            wanted["access_token"] = token
+        if expires_ms := self.properties.get(GCS_TOKEN_EXPIRES_AT_MS):
+            wanted["credential_token_expiration"] = datetime.fromtimestamp(int(expires_ms) / 1000, UTC)
+        if location := self.properties.get(GCS_DEFAULT_LOCATION):
+            wanted["default_bucket_location"] = location
+        if endpoint := self.properties.get(GCS_SERVICE_HOST):
+            scheme, _, host = endpoint.rpartition("://")
+            wanted |= {"scheme": scheme or "https", "endpoint_override": host}
+        return GcsFileSystem(**wanted)
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
