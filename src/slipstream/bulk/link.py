@@ -54,6 +54,8 @@ class BulkLink:
         """Whether the server could be on this machine; to be set to False when memory of it could not be opened."""
         self.may_read_files = True
         """Likewise for files: see `LentFiles.usable`."""
+        self.may_pause = True
+        """Whether reads from files pause where the server asks for it; not where the system lets others go first."""
 
     @property
     def max_payload(self) -> int:

@@ -132,7 +132,7 @@ class BulkSource:
                 yield from self._read_again(place.first, places.last, left)
                 return
             self.salt = place.salt & 0xFFFFFFFF
-            yield from _in_steps(records, memory)
+            yield from _in_steps(records, memory) if self._link.may_pause else (records,)
             self.salt = 0
             left -= place.rows
 

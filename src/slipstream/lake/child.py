@@ -25,7 +25,7 @@ from slipstream.lake.writing import WriteSettings
 __all__ = ["main", "serve"]
 
 # The server and its clients come first: tables may be seconds late, publishers may not.
-_NICENESS: Final = 5
+_NICENESS: Final = 10
 _SECRETS: Final = {"password": "SLIPSTREAM_LAKE_PASSWORD", "token": "SLIPSTREAM_LAKE_TOKEN"}
 
 
@@ -52,7 +52,9 @@ def serve(settings: dict[str, Any], stop: threading.Event) -> None:
 
     payloads = plan.payloads(reach, streams)
     open_table = plan.opener((lambda: payloads.columns) if payloads is not None else None)
-    with LakeService(reach, open_table, streams, WriteSettings(**settings["writing"]), payloads) as lake:
+    writing = WriteSettings(**settings["writing"])
+    # The server has started us, so we are in one session and one group with it: our low priority lets it go first.
+    with LakeService(reach, open_table, streams, writing, payloads, may_pause=False) as lake:
         lake.run(settings["every"], stop, told, failed)
 
 

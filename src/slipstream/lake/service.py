@@ -55,6 +55,8 @@ class LakeService:
         patterns: Sequence[str],
         settings: WriteSettings,
         payloads: TypedPayloads | None = None,
+        *,
+        may_pause: bool = True,
     ) -> None:
         """Nothing is connected yet.
 
@@ -64,8 +66,10 @@ class LakeService:
             patterns: names of streams, or patterns with `*`.
             settings: how tables are kept.
             payloads: columns of payloads, if the tables have them.
+            may_pause: see `BulkLink.may_pause`.
         """
         self._payloads = payloads
+        self._may_pause = may_pause
         self._reach = reach
         self._open_table = open_table
         self._patterns = tuple(patterns)
@@ -151,6 +155,7 @@ class LakeService:
     def _connected(self) -> BulkClient:
         if self._client is None:
             self._client = connect(self._reach)
+            self._client.link.may_pause = self._may_pause
             if not self._client.is_slipstream:
                 raise LakeError("this server has no bulk calls, or does not permit them to us; tables need them")
         return self._client

@@ -41,6 +41,7 @@ class FakeLink:
     """A connection whose server has said everything in advance."""
 
     prefix = "$JS.API."
+    may_pause = True
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = deque(replies)
@@ -258,6 +259,9 @@ def test_a_reader_that_is_to_pause_takes_small_steps(monkeypatch: pytest.MonkeyP
     assert slept == [BULK_PAUSE_NS_MAX / 1e9] * 3, "no server can make it wait for ever"
     slept.clear()
     seqs, _link = read_shared(monkeypatch, pausing(-1), *replies)
+    assert seqs == list(range(1, 11)) and slept == []
+    monkeypatch.setattr(FakeLink, "may_pause", False)
+    seqs, _link = read_shared(monkeypatch, pausing(300_000), *replies)
     assert seqs == list(range(1, 11)) and slept == []
 
 
