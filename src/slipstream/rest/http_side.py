@@ -19,7 +19,7 @@ import h11
 from slipstream.monitoring.query import UrlQuery, decode_component
 from slipstream.rest.call import ApiCall, CallHeaders
 from slipstream.rest.known_heads import KnownAnswers, KnownHeads, phrase
-from slipstream.rest.limits import HEAD_BYTES_MAX
+from slipstream.rest.limits import HEAD_BYTES_MAX, KNOWN_BODY_BYTES_MAX
 from slipstream.rest.steps import Answer, HttpProblem
 
 __all__ = ["ALWAYS", "HttpSide"]
@@ -60,12 +60,13 @@ class HttpSide:
         self._has_ended = False  # the client will send no more, which h11 does not know yet
         self._is_fresh = True  # h11 is between two requests, and has no bytes
         self._first = b""  # what h11 was given when it was fresh
+        self._awaits_body = False  # of a request whose head is known
         self._known: bytes | None = None  # the request that is being answered, if h11 does not know of it
 
     @property
     def has_head(self) -> bool:
         """Whether a request is known, but not all of its body."""
-        return self._head is not None
+        return self._head is not None or self._awaits_body
 
     @property
     def known_request(self) -> bytes | None:
@@ -88,7 +89,7 @@ class HttpSide:
             return None
         if self._is_fresh and self._waiting:
             call = self._known_call()
-            if call is not None:
+            if call is not None or self._awaits_body:
                 return call
         self._hand_over()
         try:
@@ -144,7 +145,8 @@ class HttpSide:
         return self._head is not None and self._head.method == b"HEAD"
 
     def _known_call(self) -> ApiCall | None:
-        """The request that waits, if its head is known and all of it is there."""
+        """The request that waits, if its head is known and all of it is there; of a short body the rest is awaited."""
+        self._awaits_body = False
         data = self._waiting
         found = self._heads.find(data)
         if found is None:
@@ -152,6 +154,8 @@ class HttpSide:
         line, lines, at = found
         end = at + lines.length
         if len(data) < end:
+            # Many clients send head and body apart. Longer bodies come in many pieces, which h11 collects.
+            self._awaits_body = lines.length <= KNOWN_BODY_BYTES_MAX and not self._has_ended
             return None
         if len(data) == end:
             self._known, self._waiting = data, b""

@@ -14,6 +14,8 @@ KNOWN_HEADS_MAX: Final = 8
 KNOWN_HEAD_BYTES_MAX: Final = 2 * KIB
 KNOWN_LINES_MAX: Final = 64
 KNOWN_ANSWERS_MAX: Final = 256
+# What of a body is awaited behind a known head before h11 is asked.
+KNOWN_BODY_BYTES_MAX: Final = 64 * KIB
 # NATS headers of one message that come from HTTP headers; they count against the payload as well.
 HEADERS_MAX: Final = 64
 # How long a client may take with each step of a connection.

@@ -56,6 +56,28 @@ def test_requests_follow_each_other() -> None:
     assert http.is_idle
 
 
+def test_a_body_behind_a_known_head_is_awaited() -> None:
+    """Many clients send head and body apart; the head came before, so h11 need not read it again."""
+    http, head = side(), b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
+    taken(http, head + b"once")
+    http.answer(Answer(204))
+    http.receive(head)
+    assert http.next_call() is None
+    assert (http.has_head, http.is_idle) == (True, False)
+    http.receive(b"tw")
+    assert http.next_call() is None
+    call = taken(http, b"o.")
+    assert (call.body, http.known_request) == (b"two.", head + b"two.")
+    http.answer(Answer(204))
+    assert (http.has_head, http.is_idle) == (False, True)
+    # Who leaves in between is told what h11 tells.
+    http.receive(head)
+    assert http.next_call() is None
+    http.receive(b"")
+    assert isinstance(http.next_call(), bytes)
+    assert http.is_closing
+
+
 def test_who_waits_for_a_word_gets_it() -> None:
     http = side()
     http.receive(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
