@@ -23,10 +23,10 @@ class GroupSettings:
     """Followers are told at once of what is committed; else with the next entries, or with a heartbeat."""
     rests: bool = True
     """It is not ticked while it has nothing to do (ADR 78)."""
-    message_bytes: int = 256 * 1024
+    message_bytes: int = 1 << 20
     """Entries in one message, if there is more than one."""
-    messages_in_flight: int = 16
-    """To a follower that has not answered them: with `message_bytes` about 4 MB, more would delay heartbeats."""
+    messages_in_flight: int = 8
+    """To a follower that has not answered them: about 8 MB, more would delay heartbeats and make long events."""
     uncommitted_bytes: int = 1 << 62
     """The stream itself bounds what waits for its commit (`STREAM_MAX_BUFFERED_BYTES`); here nothing is dropped."""
     apply_bytes: int = 1 << 20
