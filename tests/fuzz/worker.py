@@ -14,7 +14,16 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 TESTS = Path(__file__).resolve().parents[1]
-READERS = tuple(f"slipstream.{name}" for name in ("config", "jetstream.backup", "jetstream.gojson", "protocol.info"))
+READERS = (
+    *(
+        f"slipstream.{name}"
+        for name in ("auth.jwt", "auth.oidc", "config", "protocol", "replication", "rest", "schemas")
+    ),
+    *(
+        f"slipstream.jetstream.{name}"
+        for name in ("backup", "gojson", "store.file.replica", "store.packed", "store.sealed")
+    ),
+)
 
 
 def functions_of(module: ModuleType) -> Iterator[FunctionType]:
