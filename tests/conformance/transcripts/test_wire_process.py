@@ -149,4 +149,5 @@ def files(talk: Talk) -> None:
 
 
 def test_pid_and_ports_file(both: Both) -> None:
-    both.fresh('ports_file_dir: "."\npid_file: "./pid"\n', "-m", "-1").agree(files)
+    cluster = 'cluster { name: c, listen: "127.0.0.1:-1" }'
+    both.fresh(f'ports_file_dir: "."\npid_file: "./pid"\n{cluster}\n', "-m", "-1").agree(files)

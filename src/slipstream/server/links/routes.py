@@ -19,6 +19,7 @@ from slipstream.server.clients.listener import address_of
 from slipstream.server.clients.tls_protocol import SecurePeer
 from slipstream.server.links.protocol import LinkProtocol, LinkTiming, TlsFirst
 from slipstream.server.links.sockets import LinkSockets
+from slipstream.server.sockets.binding import host_port
 from slipstream.server.sockets.peer_tls import PeerTls
 from slipstream.server.sockets.reachable import reachable
 from slipstream.units import MILLISECOND_NS, SECOND_NS
@@ -59,6 +60,14 @@ class Routes:
         self._by_name = True  # a peer that was told of by address shows the name of a configured one
         self.port = 0
         server.hub.cluster_name = name
+
+    @property
+    def url(self) -> str:
+        """Where servers on this machine connect."""
+        host = self._server.options.cluster.host or self._server.options.host
+        if host in ("", "0.0.0.0", "::"):
+            host = "127.0.0.1"
+        return f"nats://{host_port(host, self.port)}"
 
     def listen(self) -> None:
         """Bind the route port.

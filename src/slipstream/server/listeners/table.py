@@ -148,7 +148,10 @@ class Listeners:
 
     def urls(self) -> dict[str, list[str]]:
         """Where this server is reached, for the file of ports."""
-        return {row.name: [row.url] for row in self._client_rows if row.url}
+        found = {row.name: [row.url] for row in self._client_rows if row.url}
+        if self.routes.opened is not None:
+            found[self.routes.name] = [self.routes.opened.url]
+        return found
 
     def outboxes(self) -> list[Outbox]:
         """Of all links to other servers."""
