@@ -39,6 +39,11 @@ def test_short_seeds_hold(block: int) -> None:
     assert acked > SHORT_SEEDS / BLOCKS
 
 
+def test_a_unit_whose_end_is_rewritten() -> None:
+    """A process that starts again shows the part in the segment before: what it had shown until then."""
+    StoreSim(700_414).run()
+
+
 def test_a_seed_is_the_whole_story() -> None:
     one, other, third = (StoreSim(seed).run().trace.hexdigest() for seed in (7, 7, 8))
     assert one == other != third

@@ -201,6 +201,13 @@ cdef class LogWriter:
             staged.skip_to(self.index.last_seq)
             self.behind, self.index = self.index, staged
 
+    def continue_unit(self):
+        """Frames from here to `end_unit` are of a unit that another segment began."""
+        if self.unit:
+            raise ValueError("units do not nest")
+        self.close_frame()
+        self.unit = True
+
     def end_unit(self):
         """Close the unit, whose last frame says so, and put its messages into the index."""
         if not self.unit:

@@ -202,7 +202,7 @@ class _Recovery:
         if self.in_unit and (nothing_left or (scan.unit_continues and not scan.unit_ended)):
             self.in_unit.append((segment, scan))
             return
-        if self.in_unit and not scan.unit_continues and scan.first_frame_no == self.in_unit[-1][1].last_frame_no + 1:
+        if self.in_unit and self.replicated and self._gives_up_unit(scan):
             self._void_unit(header.first_seq - 1)
         for earlier, its_scan in self.in_unit:
             self._take(earlier, its_scan)
@@ -212,11 +212,15 @@ class _Recovery:
         else:
             self._take(segment, scan)
 
-    def _void_unit(self, last_seq: int) -> None:
-        """No frame is missing, and the next one is not of the unit: it was given up, in a replicated log.
+    def _gives_up_unit(self, scan: SegmentScan) -> bool:
+        """Whether no frame is missing before this segment, and its first is not of the unit that is open.
 
-        Its sequences were used.
+        Alone a log goes on before a unit that was given up, as the next segment's header says.
         """
+        return not scan.unit_continues and scan.first_frame_no == self.in_unit[-1][1].last_frame_no + 1
+
+    def _void_unit(self, last_seq: int) -> None:
+        """The unit that is open was given up, in a replicated log. Its sequences were used."""
         void = [segment for segment, _ in self.in_unit]
         self._take_without_unit()
         reached = [*(segment.header.first_seq - 1 for segment in void[1:]), last_seq]

@@ -124,11 +124,13 @@ class CompactionJob:
             datas.append(data)
         writer.epoch = max(scan.epoch for scan in scans)
         if self.erased is not None:
+            self._end_unit_before(writer, scans[0], header)
             if not self._copy_chained(writer, datas, self.erased):
                 return None
             body = writer.take()
             return body if writer.frame_no <= scans[-1].last_frame_no else None
         self._open(writer, header, scans)
+        self._end_unit_before(writer, scans[0], header)
         expect = header.first_seq
         for segment, scan, data, packed in zip(self.inputs, scans, datas, self.live, strict=True):
             for seq in memoryview(packed).cast("Q"):
@@ -145,6 +147,14 @@ class CompactionJob:
         self._carry_on(writer, scans)
         body = writer.take()
         return body if writer.frame_no <= scans[-1].last_frame_no else None
+
+    @staticmethod
+    def _end_unit_before(writer: LogWriter, scan: SegmentScan, header: SegmentHeader) -> None:
+        """Say that a unit which the segment before began has its end here: else it would count as given up."""
+        if scan.unit_continues:
+            writer.continue_unit()
+            writer.control(MARK, header.first_seq - 1, 0, b"", b"")
+            writer.end_unit()
 
     def _copy_chained(self, writer: LogWriter, datas: list[bytes], erased: dict[int, bytes]) -> bool:
         """Everything that the hash chain covers, with a leaf in the place of each message that is left out."""
