@@ -44,6 +44,11 @@ def test_a_unit_whose_end_is_rewritten() -> None:
     StoreSim(700_414).run()
 
 
+def test_a_segment_with_a_unit_that_was_given_up_goes_last() -> None:
+    """After a start it counts the sequences of that unit, or it goes before the file of what is applied says so."""
+    StoreSim(701_304).run()
+
+
 def test_a_seed_is_the_whole_story() -> None:
     one, other, third = (StoreSim(seed).run().trace.hexdigest() for seed in (7, 7, 8))
     assert one == other != third
