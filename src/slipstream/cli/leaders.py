@@ -21,6 +21,7 @@ __all__ = ["balance", "leaders_flag", "placement_flags", "placement_of", "print_
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ELECTION_NS: Final = 30 * SECOND_NS  # so long it is waited for another leader
 _LOOK_S: Final = 0.2
+_LOOK_NS: Final = SECOND_NS // 2  # what was asked while nobody led is not answered
 _STARS: Final = 10  # all of the leaders
 
 leaders_flag = click.option("--leaders", "-l", is_flag=True, help="Also which servers lead how many of them.")
@@ -64,20 +65,20 @@ def placement_of(given: dict[str, Any]) -> Reply:
     return {"placement": wanted} if wanted else {}
 
 
-def stand_down(link: ClientLink, verb: str, body: Reply, cluster: Callable[[], Reply], what: str) -> Reply:
+def stand_down(link: ClientLink, verb: str, body: Reply, cluster: Callable[[int], Reply], what: str) -> Reply:
     """Ask the leader to step down, and wait for the next one; its cluster block.
 
     Args:
         link: a connection that may ask for it.
         verb: of the API.
         body: what is asked.
-        cluster: looks who leads.
+        cluster: looks who leads; the time for an answer, 0 as for other requests.
         what: of whom, for people.
 
     Raises:
         Failure: there is no leader, it refuses, or nobody follows.
     """
-    before = cluster()
+    before = cluster(0)
     leader = before.get("leader", "")
     if not leader:
         raise Failure(f"{what} has no leader")
@@ -87,7 +88,7 @@ def stand_down(link: ClientLink, verb: str, body: Reply, cluster: Callable[[], R
     end_ns = time.monotonic_ns() + _ELECTION_NS
     while time.monotonic_ns() < end_ns:
         try:
-            now = cluster()
+            now = cluster(_LOOK_NS)
         except (SlipstreamError, Failure):  # nobody leads, so nobody answers
             now = {}
         if now.get("leader") and now["leader"] != leader:

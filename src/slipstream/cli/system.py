@@ -100,7 +100,7 @@ def answers_of(link: ClientLink, what: str, options: Reply, given: dict[str, Any
 
 
 def ask_servers(
-    link: ClientLink, what: str, body: Reply | None = None, *, expected: int = 0
+    link: ClientLink, what: str, body: Reply | None = None, *, expected: int = 0, timeout_ns: int = 0
 ) -> list[tuple[Reply, int]]:
     """The answers of all servers to `VARZ`, `CONNZ`, `JSZ`, ..., or to the plain ping (`""`).
 
@@ -109,6 +109,7 @@ def ask_servers(
         what: the name of the endpoint.
         body: its options.
         expected: stop after so many answers; 0 waits until no more come.
+        timeout_ns: so long it waits for the first, if not as long as for other requests.
 
     Returns:
         Answers with their round trip times in nanoseconds, by server name.
@@ -116,11 +117,12 @@ def ask_servers(
     Raises:
         Failure: none answers.
     """
-    return ask_all(link, f"$SYS.REQ.SERVER.PING.{what}" if what else "$SYS.REQ.SERVER.PING", body, expected=expected)
+    subject = f"$SYS.REQ.SERVER.PING.{what}" if what else "$SYS.REQ.SERVER.PING"
+    return ask_all(link, subject, body, expected=expected, timeout_ns=timeout_ns)
 
 
 def ask_all(
-    link: ClientLink, subject: str, body: Reply | bytes | None = None, *, expected: int = 0
+    link: ClientLink, subject: str, body: Reply | bytes | None = None, *, expected: int = 0, timeout_ns: int = 0
 ) -> list[tuple[Reply, int]]:
     """The same for a subject that every server answers; the body may be something else than JSON."""
     client = link.client
@@ -129,7 +131,7 @@ def ask_all(
     started_ns = time.monotonic_ns()
     client.publish(subject, body if isinstance(body, bytes) else json.dumps(body or {}).encode(), reply=inbox)
     answers: list[tuple[Reply, int]] = []
-    wait_ns = link.settings.timeout_ns
+    wait_ns = timeout_ns or link.settings.timeout_ns
     while not expected or len(answers) < expected:
         try:
             message = client.next_message(wait_ns)

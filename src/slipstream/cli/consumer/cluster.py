@@ -33,8 +33,8 @@ def step_down(session: Session, /, stream: str | None, name: str | None, as_json
     stream = choose_stream(session, stream, internal=True)
     name = choose_consumer(session, stream, name)
 
-    def block() -> Reply:
-        found: Reply = link.api(f"CONSUMER.INFO.{stream}.{name}").get("cluster") or {}
+    def block(timeout_ns: int) -> Reply:
+        found: Reply = link.api(f"CONSUMER.INFO.{stream}.{name}", timeout_ns=timeout_ns).get("cluster") or {}
         return found
 
     verb = f"CONSUMER.LEADER.STEPDOWN.{stream}.{name}"

@@ -33,7 +33,11 @@ def step_down(session: Session, /, force: bool, as_json: bool, **given: Any) -> 
     del force  # it is asked for nothing; scripts written for `nats` give it
     link = session.link()
     found = stand_down(
-        link, "META.LEADER.STEPDOWN", placement_of(given), lambda: meta_of(link), "the JetStream cluster"
+        link,
+        "META.LEADER.STEPDOWN",
+        placement_of(given),
+        lambda wait_ns: meta_of(link, wait_ns),
+        "the JetStream cluster",
     )
     if as_json:
         print_json(found)
@@ -64,13 +68,14 @@ def peer_remove(session: Session, name: str, force: bool, as_json: bool) -> None
         click.echo(f"{peer['name']} was removed from the cluster")
 
 
-def meta_of(link: ClientLink) -> Reply:
-    """What the leader of the cluster says about it.
+def meta_of(link: ClientLink, timeout_ns: int = 0) -> Reply:
+    """What the leader of the cluster says about it, if it answers in this time.
 
     Raises:
         Failure: there is no cluster, nobody leads it, or this user may not ask.
     """
-    answers = [answer["data"].get("meta_cluster") for answer, _ in ask_servers(link, "JSZ", {"leader_only": True})]
+    asked = ask_servers(link, "JSZ", {"leader_only": True}, timeout_ns=timeout_ns)
+    answers = [answer["data"].get("meta_cluster") for answer, _ in asked]
     for found in answers:
         if found and found.get("leader"):
             meta: Reply = found

@@ -33,8 +33,8 @@ def step_down(session: Session, /, name: str | None, as_json: bool, **given: Any
     link = session.link()
     name = choose_stream(session, name, internal=session.show_all)
 
-    def block() -> Reply:
-        found: Reply = link.api(f"STREAM.INFO.{name}").get("cluster") or {}
+    def block(timeout_ns: int) -> Reply:
+        found: Reply = link.api(f"STREAM.INFO.{name}", timeout_ns=timeout_ns).get("cluster") or {}
         return found
 
     stand_down(link, f"STREAM.LEADER.STEPDOWN.{name}", placement_of(given), block, f'stream "{name}"')
