@@ -49,6 +49,11 @@ def test_a_segment_with_a_unit_that_was_given_up_goes_last() -> None:
     StoreSim(701_304).run()
 
 
+def test_the_last_file_of_a_log_stays_until_there_is_another() -> None:
+    """A log that was cut goes on in a segment that has no file yet."""
+    StoreSim(703_514).run()
+
+
 def test_a_seed_is_the_whole_story() -> None:
     one, other, third = (StoreSim(seed).run().trace.hexdigest() for seed in (7, 7, 8))
     assert one == other != third

@@ -16,6 +16,8 @@ Invariant: every offset in the index is below `writer.position` of its segment, 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.chain import LogChain, first_link, new_links
 from slipstream.jetstream.store.file.disk.disk import Disk
@@ -460,9 +462,16 @@ class SegmentedLog:
         )
 
     def closed_segments(self) -> list[Segment]:
-        """Segments that get no more bytes, are wholly on disk and hold no part of an unfinished unit."""
-        waiting = self._queue.segments()
-        closed = [segment for segment in self.segments[:-1] if segment.id not in waiting]
+        """Segments that get no more bytes, are wholly on disk and hold no part of an unfinished unit.
+
+        The one behind each is on disk as well: a log whose last file goes has no end that the next process could find.
+        """
+        waiting, creating = self._queue.segments(), self._queue.creating
+        closed = [
+            segment
+            for segment, following in pairwise(self.segments)
+            if segment.id not in waiting and following.id not in creating and not self.table.is_uncreated(following)
+        ]
         if self.unit_segments:
             return [segment for segment in closed if segment.header.last_no < self.unit_segments[0]]
         return closed

@@ -16,11 +16,13 @@ _NO_SEGMENTS: Final[Set[int]] = frozenset()  # one for all logs
 class QueuedWrites:
     """Writes that no commit has taken, and the segments of those that one has."""
 
-    __slots__ = ("_in_flight", "_waiting")
+    __slots__ = ("_in_flight", "_waiting", "creating")
 
     def __init__(self) -> None:
         self._waiting: list[SegmentWrite] = []
         self._in_flight: Set[int] = _NO_SEGMENTS  # segments that a commit is writing
+        self.creating: Set[int] = _NO_SEGMENTS
+        """Segments whose files are made by one of these writes."""
 
     @property
     def size(self) -> int:
@@ -30,6 +32,8 @@ class QueuedWrites:
     def add(self, write: SegmentWrite) -> None:
         """Behind all others."""
         self._waiting.append(write)
+        if write.creates:
+            self.creating = self.creating | {write.segment.id}
 
     def take(self) -> list[SegmentWrite]:
         """All of them, for a commit; `finished` follows."""
@@ -39,6 +43,8 @@ class QueuedWrites:
 
     def finished(self) -> None:
         """What was taken is in the files."""
+        if self.creating:
+            self.creating = self.creating - self._in_flight
         self._in_flight = _NO_SEGMENTS
 
     def segments(self) -> set[int]:
@@ -62,4 +68,4 @@ class QueuedWrites:
     def clear(self) -> None:
         """Another log is in the place of this one."""
         self._waiting = []
-        self._in_flight = _NO_SEGMENTS
+        self._in_flight = self.creating = _NO_SEGMENTS
