@@ -10,7 +10,7 @@ RAFT := $(wildcard $(addprefix raft/,Cargo.toml Cargo.lock pyproject.toml src/*.
 CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
 	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
 
-.PHONY: campaigns demo demo-cluster pictures test test-asyncio check format bench sanitize sanitize-short soak suites wheel wheels-try clean install install-raft
+.PHONY: campaigns demo demo-cluster pictures test tests-read test-asyncio check format bench sanitize sanitize-short soak suites wheel wheels-try clean install install-raft
 
 install: $(STAMP)
 
@@ -33,6 +33,9 @@ demo-cluster: install-raft  ## three servers, kill -9 of the one that leads, not
 
 test: $(STAMP)  ## every test that fits into a commit; what failed is run once more, alone, and named
 	@$(BIN)/python tools/run_tests.py
+
+tests-read: $(STAMP)  ## reads all tests once, so that the four processes of `make test` need not compile them side by side
+	@$(BIN)/python tools/run_tests.py --collect-only -qq >/dev/null
 
 test-asyncio: $(STAMP)  ## the core of them on asyncio's own event loop instead of uvloop
 	@SLIPSTREAM_LOOP=asyncio $(BIN)/python tools/run_tests.py $(CORE_TESTS)
