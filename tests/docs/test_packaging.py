@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import time
 import tomllib
 import urllib.request
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,7 @@ UNIT = ROOT / "packaging" / "slipstream.service"
 CONTAINERFILE = ROOT / "packaging" / "Containerfile"
 TRY_WHEEL = ROOT / "tools" / "try_wheel.py"
 INSTALLED = "/opt/slipstream/bin/slipstream-server"
+STRINGS, ALLOCATED = 3, 2  # SHT_STRTAB, SHF_ALLOC
 EXPOSURE_MAX = 2.0  # of ten; systemd calls up to 2 safe
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -58,6 +62,31 @@ def test_every_kernel_is_in_the_wheel_and_needs_no_processor_of_its_own() -> Non
     assert there and there <= sources
     flags = {flag for module in built for flag in module.get("extra-compile-args", ())}
     assert not [flag for flag in flags if flag.startswith(("-m", "-Werror"))]  # other processors, other compilers
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="about the C libraries of Linux")
+def test_kernels_ask_for_nothing_that_musl_got_after_1_2_0() -> None:
+    # A wheel for musllinux_1_2 is for all of 1.2, whatever the image has that builds it; no tool looks after that.
+    late = [b"_Fork", b"gettid", b"posix_getdents", b"preadv2", b"pwritev2", b"qsort_r", b"renameat2", b"statx"]
+    late += [b"preadv64v2", b"pwritev64v2"]  # as glibc calls two of them
+    built = [Path(str(found.origin)) for found in _kernels()]
+    assert built
+    assert not [(path.name, name) for path in built for name in late if name + b"\0" in _imported(path)]
+
+
+def _kernels() -> list[ModuleSpec]:
+    names = [Path(module["sources"][0]).with_suffix("") for module in PROJECT["tool"]["setuptools"]["ext-modules"]]
+    found = [find_spec(".".join(name.parts[1:])) for name in names]
+    return [one for one in found if one is not None and str(one.origin).endswith(".so")]
+
+
+def _imported(path: Path) -> bytes:
+    """The names by which a shared object of 64 bits is linked: the contents of its `.dynstr`."""
+    data = path.read_bytes()
+    table, size, count = (*struct.unpack_from("<Q", data, 40), *struct.unpack_from("<HH", data, 58))
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + k * size) for k in range(count)]
+    ((start, length),) = [(one[4], one[5]) for one in headers if one[1] == STRINGS and one[2] & ALLOCATED]
+    return data[start : start + length]
 
 
 @needs_systemd

@@ -20,13 +20,18 @@ cdef extern from *:
     #include <sys/uio.h>
     #include <unistd.h>
     #include <errno.h>
+    #ifdef __linux__
+    #include <sys/syscall.h>
+    #endif
 
-    /* One read; with no_wait only of what is in memory already, which not every system can tell. */
+    /* One read; with no_wait only of what is in memory already, which not every system can tell. The call is the kernel's
+     * own: musl has a function for it only from 1.2.5 on, and a wheel is for all of 1.2. */
     static ssize_t read_once(int fd, void *to, size_t n, off_t at, int no_wait) {
-    #ifdef RWF_NOWAIT
+    #ifdef SYS_preadv2
         if (no_wait) {
             struct iovec one = {to, n};
-            return preadv2(fd, &one, 1, at, RWF_NOWAIT);
+            const long only_what_is_there = 8; /* RWF_NOWAIT */
+            return syscall(SYS_preadv2, (long)fd, &one, 1L, (long)at, 0L, only_what_is_there);
         }
     #else
         if (no_wait) {

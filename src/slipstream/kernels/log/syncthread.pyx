@@ -26,6 +26,9 @@ cdef extern from *:
     #include <sys/uio.h>
     #include <time.h>
     #include <unistd.h>
+    #ifdef __linux__
+    #include <sys/syscall.h>
+    #endif
 
     typedef struct {
         pthread_mutex_t lock;
@@ -46,10 +49,12 @@ cdef extern from *:
     }
 
     static int slip_write_and_sync(int fd, const char *data, size_t left, long long offset) {
-    #ifdef RWF_DSYNC
-        /* Both in one call, as a file opened with O_DSYNC has it. What it does not take is written the other way. */
+    #ifdef SYS_pwritev2
+        /* Both in one call, as a file opened with O_DSYNC has it. What it does not take is written the other way. The call
+         * is the kernel's own: musl has a function for it only from 1.2.5 on, and a wheel is for all of 1.2. */
         struct iovec all = {(void *)data, left};
-        ssize_t taken = pwritev2(fd, &all, 1, offset, RWF_DSYNC);
+        const long synced = 2; /* RWF_DSYNC */
+        ssize_t taken = syscall(SYS_pwritev2, (long)fd, &all, 1L, (long)offset, 0L, synced);
         if (taken == (ssize_t)left)
             return 0;
         if (taken < 0 && errno != EINTR && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
