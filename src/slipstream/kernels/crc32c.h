@@ -39,13 +39,14 @@ static void make_crc_tables(void) {
     }
     for (uint32_t i = 0; i < 256; i++)
         for (int t = 1; t < 8; t++) crc_tables[t][i] = (crc_tables[t - 1][i] >> 8) ^ crc_tables[0][crc_tables[t - 1][i] & 0xFF];
-    crc_tables_ready = 1;
+    /* Who sees that they are ready has to see what is in them, on processors that reorder stores, too. */
+    __atomic_store_n(&crc_tables_ready, 1, __ATOMIC_RELEASE);
 }
 
 static inline uint32_t slip_crc32c_table(uint32_t crc, const void *data, size_t n) {
     const uint8_t *p = (const uint8_t *)data;
     uint32_t c = ~crc;
-    if (!crc_tables_ready) make_crc_tables();
+    if (!__atomic_load_n(&crc_tables_ready, __ATOMIC_ACQUIRE)) make_crc_tables();
     while (n >= 8) {
         /* Bytes are combined by hand, so the result does not depend on the byte order of the machine. */
         uint32_t lo = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
