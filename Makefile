@@ -10,7 +10,7 @@ RAFT := $(wildcard $(addprefix raft/,Cargo.toml Cargo.lock pyproject.toml src/*.
 CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
 	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
 
-.PHONY: campaigns demo demo-cluster pictures test tests-read test-asyncio check format bench sanitize sanitize-short soak suites wheel wheels-try clean install install-raft
+.PHONY: campaigns demo demo-cluster pictures test tests-read test-asyncio check format bench sanitize sanitize-short soak suites wheel wheels-try wheels-foreign clean install install-raft
 
 install: $(STAMP)
 
@@ -85,6 +85,10 @@ wheel: $(STAMP)  ## a wheel of this machine's kind, tried in a new environment w
 
 wheels-try: $(STAMP)  ## the same for every Python from 3.11 on that is here, with the demo and the core of the unit tests
 	@$(BIN)/python tools/try_wheel.py --all --tests
+
+wheels-foreign: $(STAMP)  ## wheels for aarch64 and for musl: cross-compiled, tried in systems of their own; needs Debian
+	@$(BIN)/python tools/try_foreign_wheel.py --machine aarch64
+	@$(BIN)/python tools/try_foreign_wheel.py --libc musl
 
 clean:
 	rm -rf $(VENV) build src/slipstream/kernels/*.so src/slipstream/kernels/*/*.so src/*.egg-info
