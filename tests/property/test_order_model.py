@@ -123,6 +123,10 @@ class OrderMachine(RuleBasedStateMachine):
             (message for inbox in self.inboxes for message in inbox.take() if status(message) is None),
             key=lambda message: tokens(message)[2],
         )
+        # What comes together was chosen together, among the messages that were looked at by then.
+        self.all_seen = self.ahead > len(self.waiting)
+        if not self.all_seen:
+            self.passed_by.clear()
         for message in found:
             self.delivered(message)
 
@@ -144,10 +148,10 @@ class OrderMachine(RuleBasedStateMachine):
             now_ns = self.world.ports.now_ns()
             assert now_ns - self.went_ns.get(key, -SECOND_NS) > SECOND_NS - STEP_NS
             self.went_ns[key] = now_ns
-        if self.kind == "priority" and self.ahead > len(self.waiting):
+        if self.kind == "priority" and self.all_seen:
             lowest = min(self.keys[other] for other in self.waiting)
             assert key == lowest or seq == self.waiting[0]
-        if self.kind == "fair" and self.ahead > len(self.waiting):
+        if self.kind == "fair" and self.all_seen:
             self.fair(key)
         assert self.last_of.get(key, 0) < seq
         self.last_of[key] = seq

@@ -21,6 +21,7 @@ __all__ = ["Chooser", "KeyQueues", "KeyRate", "LowestFirst", "OldestFirst", "Tur
 
 _LOWEST: Final = 9  # of priorities; what has none, or something else, is of this one
 _REMOVED_MAX: Final = 1_024  # messages that were removed and are still in the queues, beside as many as wait
+_SPARE_MAX: Final = 1_024  # empty queues that are kept, of 600 bytes
 _OLDEST_EACH: Final = 16  # of so many messages, one is the oldest whatever its priority
 
 
@@ -54,9 +55,9 @@ class OldestFirst:
     def take(self) -> tuple[int, bytes] | None:
         """See `Chooser.take`."""
         rising, heap = self._rising, self._heap
-        if heap and (not rising or heap[0] < rising[0]):
-            return heapq.heappop(heap)
-        return rising.popleft() if rising else None
+        if not heap:
+            return rising.popleft() if rising else None
+        return rising.popleft() if rising and rising[0] < heap[0] else heapq.heappop(heap)
 
 
 class TurnByTurn:
@@ -144,6 +145,7 @@ class KeyQueues:
         self._rate = rate
         self._one_in_flight = one_in_flight
         self._waiting: dict[bytes, deque[int]] = {}
+        self._spare: list[deque[int]] = []  # empty ones, for keys to come: mostly one message of a key waits
         self._key_of: dict[int, bytes] = {}  # of what waits, was chosen, or keeps its key busy
         self._busy: dict[bytes, int] = {}  # keys that may not go → their message that is chosen or in flight
         self._late: list[tuple[int, bytes]] = []  # when keys may go again, a heap
@@ -153,16 +155,15 @@ class KeyQueues:
     def add(self, seqs: Iterable[int], keys: Iterable[bytes]) -> None:
         """These wait, each behind the others of its key."""
         waiting, key_of, busy, late = self._waiting, self._key_of, self._busy, self._late_keys
-        offer = self._chooser.offer
+        offer, spare = self._chooser.offer, self._spare
         for seq, key in zip(seqs, keys, strict=True):
             key_of[seq] = key
             queue = waiting.get(key)
-            if queue is not None:
-                queue.append(seq)
-                continue
-            waiting[key] = deque((seq,))
-            if key not in busy and key not in late:
-                offer(key, seq)
+            if queue is None:
+                waiting[key] = queue = spare.pop() if spare else deque()
+                if key not in busy and key not in late:
+                    offer(key, seq)
+            queue.append(seq)
 
     def in_flight(self, seq: int, key: bytes) -> None:
         """This one was delivered before, and is not acknowledged."""
@@ -173,7 +174,7 @@ class KeyQueues:
     def choose(self, most: int, now_ns: int) -> list[int]:
         """The next ones; fewer: no other key may go now."""
         late, waiting, key_of, busy = self._late, self._waiting, self._key_of, self._busy
-        take, offer = self._chooser.take, self._chooser.offer
+        take, offer, spare, one_in_flight = self._chooser.take, self._chooser.offer, self._spare, self._one_in_flight
         while late and late[0][0] <= now_ns:
             key = heapq.heappop(late)[1]
             self._late_keys.discard(key)
@@ -183,15 +184,18 @@ class KeyQueues:
         while len(chosen) < most and (taken := take()) is not None:
             seq, key = taken
             queue = waiting.get(key)
-            if queue is None or queue[0] != seq or key in busy or key in self._late_keys:
+            if queue is None or queue[0] != seq or key in busy:
                 continue  # outdated: it was offered again since, or will be
-            while queue and queue[0] not in key_of:
-                queue.popleft()  # removed while it waited
-                self._removed -= 1
-            if not queue:
-                del waiting[key]
-                continue
+            if self._removed:
+                while queue and queue[0] not in key_of:
+                    queue.popleft()  # removed while it waited
+                    self._removed -= 1
+                if not queue:
+                    del waiting[key]
+                    continue
             if self._rate is not None:
+                if key in self._late_keys:
+                    continue  # outdated as well
                 ready_ns = self._rate.ready_ns(key, now_ns)
                 if ready_ns > now_ns:
                     heapq.heappush(late, (ready_ns, key))
@@ -202,7 +206,9 @@ class KeyQueues:
             chosen.append(seq)
             if not queue:
                 del waiting[key]
-            if self._one_in_flight:
+                if len(spare) < _SPARE_MAX:
+                    spare.append(queue)
+            if one_in_flight:
                 busy[key] = seq
             elif queue:
                 offer(key, queue[0])
