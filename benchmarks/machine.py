@@ -6,6 +6,7 @@ import os
 import platform
 import resource
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from time import monotonic, sleep
@@ -53,9 +54,13 @@ def wait_for_calm(timeout_s: float) -> None:
 
 
 def how_built() -> str:
-    """What is to be said of an interpreter that is slower than it could be; nothing of others."""
+    """What is to be said of an interpreter that is slower than it could be; nothing of others.
+
+    Debian optimizes its interpreter with a profile as well, by its own rules and not by this switch.
+    """
     args = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    return "" if "--enable-optimizations" in args else " (built without optimisations)"
+    optimized = "--enable-optimizations" in args or (sys.base_prefix == "/usr" and Path("/etc/debian_version").exists())
+    return "" if optimized else " (built without optimisations)"
 
 
 def description() -> str:
