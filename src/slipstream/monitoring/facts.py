@@ -10,6 +10,7 @@ of the closed ones, so that counting costs nothing while messages flow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from time import process_time_ns
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.clock import rfc3339
@@ -103,6 +104,7 @@ class Facts:
         self.queues: dict[str, Callable[[], int]] = {}  # lengths of the server's inner queues, for /ipqueuesz
         self.far_count: Callable[[], int] = lambda: 0  # servers of other clusters that were heard of
         self.health_failure = ""  # the last health check's, for the log
+        self._used_before_ns = process_time_ns()  # by the program that the server is in
         self._usage: Usage | None = None
         self._certificates: dict[str, str] = {}  # file to the end of its validity, as loaded
 
@@ -149,7 +151,7 @@ class Facts:
             from slipstream.monitoring.process import Usage
 
             up_ns = self.now_ns() - self.server.identity.start_ns
-            self._usage = Usage(self.server.clock.monotonic_ns() - up_ns)
+            self._usage = Usage(self.server.clock.monotonic_ns() - up_ns, self._used_before_ns)
         return self._usage
 
     def certificate_expiry(self, tls: TLSOptions | None) -> str:

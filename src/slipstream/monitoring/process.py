@@ -11,6 +11,7 @@ import re
 import resource
 import sys
 from collections.abc import Sequence
+from time import process_time_ns
 from typing import NamedTuple
 
 from slipstream.units import SECOND_NS
@@ -73,26 +74,22 @@ class ProcessUsage(NamedTuple):
 class Usage:
     """Readings of this process. Processor use is in percent of one core, between readings at least a second apart."""
 
-    def __init__(self, since_ns: int) -> None:
-        """Start with the average since the process was started.
+    def __init__(self, since_ns: int, used_ns: int) -> None:
+        """Start with the average since the server was made.
 
         Args:
             since_ns: about when that was, on a clock that never goes back.
+            used_ns: processor time that the process had taken by then; much, if it is a program with a server inside.
         """
         self._at_ns = since_ns
-        self._used_ns = 0
+        self._used_ns = used_ns
         self._percent = 0.0
 
     def read(self, now_ns: int) -> ProcessUsage:
         """Look now."""
         elapsed_ns = now_ns - self._at_ns
         if elapsed_ns >= SECOND_NS:
-            used_ns = _used_ns()
+            used_ns = process_time_ns()
             self._percent = round(100 * (used_ns - self._used_ns) / elapsed_ns, 1)
             self._at_ns, self._used_ns = now_ns, used_ns
         return ProcessUsage(resident_bytes(), cores(), self._percent)
-
-
-def _used_ns() -> int:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return int((usage.ru_utime + usage.ru_stime) * SECOND_NS)

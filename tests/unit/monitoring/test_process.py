@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time_ns
+
 import pytest
 
 from slipstream.monitoring.process import Usage, redacted
@@ -32,9 +34,14 @@ def test_no_secret_is_left_whatever_the_form() -> None:
 
 
 def test_usage_is_measured_over_a_second_at_least() -> None:
-    usage = Usage(0)
+    usage = Usage(0, 0)
     first = usage.read(SECOND)
     assert first.resident_bytes > 1_000_000
     assert first.cores >= 1
     again = usage.read(SECOND + SECOND // 2)
     assert again.cpu_percent == first.cpu_percent
+
+
+def test_what_a_program_used_before_it_made_a_server_is_not_the_server_s() -> None:
+    assert Usage(0, 0).read(SECOND).cpu_percent > 20, "this process has taken more than that"
+    assert Usage(0, process_time_ns()).read(SECOND).cpu_percent < 20
