@@ -103,7 +103,10 @@ async def told(kinds: str, directory: Path) -> dict[str, object]:
             subscription = await client.jetstream().pull_subscribe("ina.>", durable=f"d{number}", stream="INA")
             out[f"read at {number}"] = [one.data for one in await fetched(subscription, len(clients))]
         out["deleted"] = (await call(far, "STREAM.DELETE.INA")).get("success")
-        out["gone"] = (await call(near, "STREAM.INFO.INA"))["error"]
+        async with asyncio.timeout(DEADLINE):  # the server that keeps it has yet to hear that it was deleted
+            while "error" not in (gone := await call(near, "STREAM.INFO.INA")):
+                await asyncio.sleep(0.05)
+        out["gone"] = gone["error"]
         return out
 
 
