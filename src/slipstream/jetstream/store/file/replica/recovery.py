@@ -164,9 +164,8 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
             if number != first + len(places) or end is None:
                 raise StorageFault(f"frame {first + len(places)} cannot be read", path=segment.path)
             last_seq = end[0]
-            segment.last_seq = max(
-                segment.last_seq, last_seq
-            )  # with what an open unit has used, as when it was written
+            # With what an open unit has used, as when it was written.
+            segment.last_seq = max(segment.last_seq, last_seq)
             if not epoch:  # written before there was a group: no entry
                 first, before_seq, places = number + 1, last_seq, []
                 continue
