@@ -22,6 +22,7 @@ __all__ = ["MANY_SCENARIOS"]
 
 _FIRST_SETTLED_S = 1  # what is loaded for the first stream is no cost of the others
 _SETTLED_S = 15.0  # until nothing is left of what making streams has begun
+_POLL_S = 0.01  # between two looks
 _WATCHED_S = 5.0
 _IDLE_STREAMS = 1_000
 _START_STREAMS = 10_000
@@ -80,7 +81,7 @@ def _published(client: WireClient, subject: str) -> None:
         except ClientError as error:
             if monotonic_ns() > deadline:
                 raise MessagesMissing(f"nobody takes {subject}") from error
-            time.sleep(0.01)
+            time.sleep(_POLL_S)
 
 
 def _run_catch_up(server: Server, scale: Scale) -> Sequence[float]:
@@ -99,7 +100,7 @@ def _run_catch_up(server: Server, scale: Scale) -> Sequence[float]:
                 known = replicas if isinstance(replicas, list) and len(replicas) == 2 else [{}]
                 if all(one.get("current") and not one.get("lag") and not one.get("offline") for one in known):
                     return (messages * _CATCH_UP_SIZE / 1e6 / ((monotonic_ns() - began) / 1e9),)
-                time.sleep(0.01)
+                time.sleep(_POLL_S)
         raise MessagesMissing("the server that was away does not catch up")
 
 
